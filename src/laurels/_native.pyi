@@ -1,0 +1,168 @@
+"""The native kernel: interned player ids and the rank index of one board instance.
+
+Integers travel in columns: a ``list[int]``, or any C-contiguous buffer of signed 64-bit integers
+(``array('q')``, a numpy ``int64`` array). Ranks and positions are 1-based everywhere. A *place* is the
+position of a submission in the log: a non-negative integer that grows with every submission.
+"""
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from typing_extensions import Buffer
+
+Ints: TypeAlias = Sequence[int] | Buffer
+
+class Players:
+    """The player ids of one game, interned: every id is kept once and shared by all rank indexes of the game.
+
+    Also remembers the place of each player's latest submission, which chains a player's history
+    through the log. Safe to use from many threads.
+    """
+
+    def __init__(self) -> None: ...
+    def __len__(self) -> int: ...
+    def memory_bytes(self) -> int:
+        """Bytes held: ids, table and places."""
+    def load(self, ids: Sequence[str], places: Ints) -> None:
+        """Intern ids and set the place of each one's latest submission (-1 for none)."""
+    def last_places(self, ids: Sequence[str]) -> list[int]:
+        """The place of each player's latest submission, -1 where there is none."""
+    def chain(self, ids: Sequence[str], places: Ints) -> list[int]:
+        """Record a submission of each player at the given places, in order, and return the place that each
+        player's previous submission has (-1 for none). A player may occur several times: the second
+        occurrence gets the first's place."""
+    def unchain(self, ids: Sequence[str], previous: Ints) -> None:
+        """Undo the latest `chain` of the same ids, given what it returned."""
+
+class Rows:
+    """Consecutive entries of a board instance, as columns in board order."""
+
+    first_position: int
+    player_ids: list[str]
+    ranks: list[int]
+    terms: list[list[int]]
+    def __len__(self) -> int: ...
+
+class Outcome:
+    """What applying a batch of submissions did, row by row, as columns. Lists are made when asked for.
+
+    Old and new describe the player's entry just before and just after the row was applied, rows being applied
+    one after another. Without an entry before, `old_*` hold None. `total` is the number of entries after the row.
+    A row that did not count leaves old equal to new.
+    """
+
+    def __len__(self) -> int: ...
+    @property
+    def counted(self) -> list[bool]: ...
+    @property
+    def old_values(self) -> list[int | None]: ...
+    @property
+    def new_values(self) -> list[int | None]: ...
+    @property
+    def old_ranks(self) -> list[int | None]: ...
+    @property
+    def new_ranks(self) -> list[int | None]: ...
+    @property
+    def old_positions(self) -> list[int | None]: ...
+    @property
+    def new_positions(self) -> list[int | None]: ...
+    @property
+    def totals(self) -> list[int]: ...
+
+class Pending:
+    """Entries that changed since they were last marked clean, in order of player id (by UTF-8 bytes), as columns."""
+
+    player_ids: list[str]
+    terms: list[list[int]]  # 0 in every term of a removed entry
+    places: list[int]
+    removed: list[bool]
+    def __len__(self) -> int: ...
+
+class RankIndex:
+    """The ranked entries of one board instance: an ordered set of (terms, player id), one entry a player.
+
+    `descending` has one flag for each order term (1 to 5). Entries are ordered by their terms in turn, each
+    ascending or descending, then by player id (UTF-8 bytes; descending if `player_descending`). Two entries tie when
+    their first `tie_terms` terms are equal. `ranking` is "competition" (1,2,2,4), "dense" (1,2,2,3) or
+    "ordinal" (rank = position). `policy` says what a further submission of a player does to the entry:
+
+    best   it replaces the entry if it stands strictly before it in the order (terms only)
+    last   it replaces the entry if its place is higher
+    first  it counts only if there is no entry
+    sum    its `value_term` is added to the entry's; the other terms are replaced; only if its place is higher
+    count  the same with 1 instead of its value
+    min    it replaces the entry if its `value_term` is strictly smaller
+    max    the same, strictly greater
+
+    One writer and any number of readers may use it at once: each call sees a consistent state. Batches may be split
+    into short critical sections, so that readers are not kept waiting. The GIL is released in batch calls.
+    """
+
+    def __init__(
+        self,
+        players: Players,
+        *,
+        descending: Sequence[bool],
+        tie_terms: int,
+        player_descending: bool,
+        policy: str,
+        value_term: int,
+        ranking: str,
+    ) -> None: ...
+    def __len__(self) -> int: ...
+    def memory_bytes(self) -> int:
+        """Bytes held by this index, without the shared `Players`."""
+
+    # Writing
+    def load(self, ids: Sequence[str], terms: Sequence[Ints], places: Ints) -> None:
+        """Replace the contents by these entries (each id once, any order). Nothing becomes pending.
+        ValueError if an id occurs twice."""
+    def apply(self, ids: Sequence[str], terms: Sequence[Ints], places: Ints) -> Outcome:
+        """Apply submissions in turn, by the policy. Places grow from row to row. A changed entry becomes pending
+        with the row's place. Applying a row again changes nothing (last, sum and count compare places).
+        OverflowError, before anything is changed, if a sum would leave 64 bits."""
+    def sum_overflow(self, ids: Sequence[str], values: Ints) -> int | None:
+        """The first row whose value, added in turn to the players' sums, would leave 64 bits; None if all fit."""
+    def merge(self, ids: Sequence[str], terms: Sequence[Ints], places: Ints) -> list[bool]:
+        """Take over committed entries from elsewhere, in any order and any number of times: for best, min, max the
+        better one stays, for first the lower place, else the higher place. Says which rows changed something.
+        Nothing becomes pending."""
+    def remove(self, ids: Sequence[str], places: Ints) -> list[bool]:
+        """Remove the players' entries; says which were there. Those become pending as removed."""
+    def clear(self) -> None:
+        """Remove everything, pending included."""
+
+    # Written behind
+    def pending_count(self) -> int: ...
+    def pending(self, limit: int | None = None) -> Pending:
+        """The entries not yet written (at most `limit` of them, lowest ids first)."""
+    def pending_places(self, ids: Sequence[str]) -> list[int]:
+        """The place of each player's unwritten entry, -1 where there is none or it is removed."""
+    def mark_clean(self, ids: Sequence[str], places: Ints) -> None:
+        """Entries were written with these places; those that changed since stay pending."""
+
+    # Reading
+    def rank(self, player_id: str) -> tuple[int, int] | None:
+        """(rank, position) of a player. O(log n)."""
+    def entry(self, player_id: str) -> tuple[int, int, tuple[int, ...]] | None:
+        """(rank, position, terms) of a player. O(log n)."""
+    def ranks(self, ids: Sequence[str]) -> tuple[list[int], list[int]]:
+        """Ranks and positions of many players, 0 where a player has no entry, seen at one moment."""
+    def entries(self, ids: Sequence[str]) -> tuple[list[int], list[int], list[list[int]]]:
+        """Ranks, positions and term columns of many players, 0 where a player has no entry, seen at one moment."""
+    def rows(self, first_position: int, limit: int) -> Rows:
+        """Up to `limit` entries from a position (1-based). Empty beyond the end. O(log n + limit)."""
+    def around(self, player_id: str, limit: int) -> Rows | None:
+        """`limit` consecutive entries with the player in the middle, shifted at the edges so that there are
+        `limit` of them if the board has as many. With an even limit the player has one more below than above:
+        limit 4 around position 5 is 4 to 7; around 2 is 1 to 4; around 1 is 1 to 4; around the last of 10 is 7 to 10."""
+    def after(self, terms: Sequence[int], player_id: str, limit: int) -> Rows:
+        """The first `limit` entries strictly after a place in the order, which need not be taken."""
+    def before(self, terms: Sequence[int], player_id: str, limit: int) -> Rows:
+        """The last `limit` entries strictly before a place in the order, in board order."""
+    def count_before(self, prefix: Sequence[int]) -> int:
+        """How many entries stand before the first entry whose leading terms equal `prefix` (or would)."""
+    def count_through(self, prefix: Sequence[int]) -> int:
+        """How many entries stand before or share the leading terms `prefix`."""
+    def check(self) -> None:
+        """Prove every invariant; AssertionError with what is wrong. O(n log n)."""
