@@ -24,7 +24,7 @@ class Players:
     def memory_bytes(self) -> int:
         """Bytes held: ids, table and places."""
     def load(self, ids: Sequence[str], places: Ints) -> None:
-        """Intern ids and set the place of each one's latest submission (-1 for none)."""
+        """Intern ids and set the place of each one's latest submission (-1 for none); of a repeated id the last."""
     def last_places(self, ids: Sequence[str]) -> list[int]:
         """The place of each player's latest submission, -1 where there is none."""
     def chain(self, ids: Sequence[str], places: Ints) -> list[int]:
@@ -166,3 +166,40 @@ class RankIndex:
         """How many entries stand before or share the leading terms `prefix`."""
     def check(self) -> None:
         """Prove every invariant; AssertionError with what is wrong. O(n log n)."""
+
+class IdRun:
+    """A sorted run of submission ids on its way to the store. Keys and places are big-endian bytes, 16 and 8 each."""
+
+    chunks: list[tuple[bytes, bytes, bytes]]  # (first key, keys, places)
+    least: bytes
+    greatest: bytes
+    filter: bytes
+    def __len__(self) -> int: ...
+
+class SubmissionIds:
+    """The submission ids of one game and their places in the log: recent ones in memory, older ones in sorted runs that
+    the store keeps. Memory holds a filter of each run, 2 bytes an id, that tells where to look."""
+
+    def __init__(self) -> None: ...
+    @property
+    def recent_count(self) -> int: ...
+    def memory_bytes(self) -> int: ...
+    @staticmethod
+    def key(id: str) -> bytes:
+        """The 16-byte key of an id: the value of a canonical lower-case UUID, else a hash."""
+    @staticmethod
+    def search(keys: bytes, places: bytes, key: bytes) -> int:
+        """The place of a key in one chunk of a run, -1 if it isn't there."""
+    def find(self, ids: list[str | None]) -> tuple[list[int], list[tuple[int, int]]]:
+        """For each id its place, -1 if memory doesn't know it; and (row, run) for each run that may hold it."""
+    def insert(self, ids: list[str | None], first_place: int) -> None:
+        """Remember ids; row i has place `first_place` + i."""
+    def freeze(self) -> IdRun:
+        """The recent ids as a run for the store to keep."""
+    def adopt(self, number: int, run: IdRun, replaced: list[int]) -> None:
+        """The store has committed a run: it stands for the recent ids, or for the runs that it replaces."""
+    def add_run(self, number: int, least: bytes, greatest: bytes, filter: bytes) -> None:
+        """Take up a run that the store has kept."""
+    @staticmethod
+    def merge(chunks: list[tuple[bytes, bytes]]) -> IdRun:
+        """One run from the chunks (keys, places) of several."""

@@ -1,0 +1,103 @@
+//! Columns from Python: texts and 64-bit integers, copied so that the interpreter can go on meanwhile.
+
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyInt, PyList, PySequence, PyString};
+
+pub const ID_BYTES_MAX: usize = 65_536;
+
+/// Texts end to end.
+#[derive(Default)]
+pub struct Texts {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Texts {
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub fn get(&self, row: usize) -> &[u8] {
+        let start = if row == 0 { 0 } else { self.ends[row - 1] };
+        &self.bytes[start..self.ends[row]]
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.len()).map(|row| self.get(row))
+    }
+
+    fn push(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.bytes.extend_from_slice(id_of(value)?.as_bytes());
+        self.ends.push(self.bytes.len());
+        Ok(())
+    }
+}
+
+/// A player id, checked.
+pub fn id_of<'a>(value: &'a Bound<'_, PyAny>) -> PyResult<&'a str> {
+    let text = value
+        .cast::<PyString>()
+        .map_err(|_| PyTypeError::new_err("an id must be text"))?
+        .to_str()
+        .map_err(|_| PyValueError::new_err("an id must be valid Unicode, without surrogates"))?;
+    if text.len() > ID_BYTES_MAX {
+        return Err(PyValueError::new_err(format!("an id has at most {ID_BYTES_MAX} bytes")));
+    }
+    Ok(text)
+}
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Texts {
+    type Error = PyErr;
+
+    fn extract(column: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        let mut texts = Self::default();
+        if let Ok(list) = column.cast::<PyList>() {
+            texts.ends.reserve(list.len());
+            for value in list.iter() {
+                texts.push(&value)?;
+            }
+        } else if column.is_instance_of::<PyString>() {
+            return Err(PyTypeError::new_err("ids must be a list of texts, not one text"));
+        } else {
+            let sequence = column
+                .cast::<PySequence>()
+                .map_err(|_| PyTypeError::new_err("ids must be a list of texts"))?;
+            for value in sequence.try_iter()? {
+                texts.push(&value?)?;
+            }
+        }
+        Ok(texts)
+    }
+}
+
+/// Signed 64-bit integers: a list of int, or a buffer of them.
+pub struct Ints(pub Vec<i64>);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Ints {
+    type Error = PyErr;
+
+    fn extract(column: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(list) = column.cast::<PyList>() {
+            return list.iter().map(|value| int_of(&value)).collect::<PyResult<_>>().map(Self);
+        }
+        if let Ok(buffer) = PyBuffer::<i64>::get(&column) {
+            if buffer.dimensions() != 1 || !buffer.is_c_contiguous() {
+                return Err(PyValueError::new_err("a column must be one-dimensional and contiguous"));
+            }
+            return buffer.to_vec(column.py()).map(Self);
+        }
+        let sequence = column.cast::<PySequence>().map_err(|_| {
+            PyTypeError::new_err("a column must be a list of int or a buffer of signed 64-bit integers")
+        })?;
+        sequence.try_iter()?.map(|value| int_of(&value?)).collect::<PyResult<_>>().map(Self)
+    }
+}
+
+fn int_of(value: &Bound<'_, PyAny>) -> PyResult<i64> {
+    if !value.is_instance_of::<PyInt>() || value.is_instance_of::<PyBool>() {
+        return Err(PyTypeError::new_err("a column of integers must hold int"));
+    }
+    value.extract()
+}

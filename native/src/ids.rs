@@ -1,0 +1,333 @@
+//! Submission ids: has this id been seen, and at which place of the log?
+//!
+//! Exact, for as many ids as the log holds, without a B-tree of random keys. An id becomes a 128-bit key: a UUID in
+//! its canonical lower-case text is its own value (so time-ordered UUIDs give ascending keys), any other text is hashed
+//! with SHA-256. Keys live in two kinds of places:
+//!
+//! * `recent`: a hash table in memory, 24 bytes an id;
+//! * runs: sorted columns of (key, place), cut into chunks that the store keeps. Here stays only what tells in which runs
+//!   a key may be: least and greatest key, and a Bloom filter of 16 bits a key (8 probes within one 64-byte block, one
+//!   cache miss, about 1 in 1,000 false positives).
+//!
+//! `find` answers from memory and names the runs that must be asked. `freeze` turns `recent` into the columns of a new
+//! run, `adopt` makes it one after the store has committed it, and `merge` joins several runs into a larger one.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use parking_lot::RwLock;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyString};
+use sha2::{Digest, Sha256};
+
+/// Keys of one chunk, as the store keeps it.
+const CHUNK_KEYS: usize = 4096;
+const FILTER_BITS_PER_KEY: usize = 16;
+const BLOCK_WORDS: usize = 8;
+const PROBES: u32 = 8;
+
+/// Folds a key that is random already, or nearly ascending, into a table position.
+#[derive(Default)]
+struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("keys are u128")
+    }
+    fn write_u128(&mut self, key: u128) {
+        self.0 = mix(key);
+    }
+}
+
+/// A 64-bit hash of a key: one folded multiplication of its halves, each spread by an odd constant.
+fn mix(key: u128) -> u64 {
+    let low = (key as u64) ^ 0x9e37_79b9_7f4a_7c15;
+    let high = ((key >> 64) as u64) ^ 0xd1b5_4a32_d192_ed03;
+    let product = u128::from(low.wrapping_mul(0xff51_afd7_ed55_8ccd)) * u128::from(high | 1);
+    (product as u64) ^ ((product >> 64) as u64) ^ low.rotate_left(32)
+}
+
+/// The key of an id.
+fn key_of(id: &str) -> u128 {
+    uuid_value(id.as_bytes()).unwrap_or_else(|| {
+        let digest = Sha256::digest(id.as_bytes());
+        u128::from_be_bytes(digest[..16].try_into().expect("16 bytes"))
+    })
+}
+
+/// The value of a UUID in canonical lower-case text, None for any other text.
+fn uuid_value(text: &[u8]) -> Option<u128> {
+    if text.len() != 36 {
+        return None;
+    }
+    let mut value = 0u128;
+    for (at, &byte) in text.iter().enumerate() {
+        if matches!(at, 8 | 13 | 18 | 23) {
+            if byte != b'-' {
+                return None;
+            }
+            continue;
+        }
+        let digit = match byte {
+            b'0'..=b'9' => byte - b'0',
+            b'a'..=b'f' => byte - b'a' + 10,
+            _ => return None,
+        };
+        value = value << 4 | u128::from(digit);
+    }
+    Some(value)
+}
+
+/// What memory keeps of a run.
+struct Run {
+    number: i64,
+    least: u128,
+    greatest: u128,
+    filter: Vec<u64>,
+}
+
+impl Run {
+    fn may_hold(&self, key: u128) -> bool {
+        if key < self.least || key > self.greatest {
+            return false;
+        }
+        let (block, mut bits) = probe(key, self.filter.len() / BLOCK_WORDS);
+        (0..PROBES).all(|_| {
+            let bit = bits & 511;
+            bits >>= 7;
+            self.filter[block + (bit as usize >> 6)] >> (bit & 63) & 1 == 1
+        })
+    }
+}
+
+/// The first word of a key's filter block, and the bits that choose its probes.
+fn probe(key: u128, blocks: usize) -> (usize, u64) {
+    let hash = mix(key);
+    let block = ((u128::from(hash) * blocks as u128) >> 64) as usize;
+    (block * BLOCK_WORDS, hash.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ key as u64)
+}
+
+fn filter_of(keys: impl ExactSizeIterator<Item = u128>) -> Vec<u64> {
+    let blocks = (keys.len() * FILTER_BITS_PER_KEY).div_ceil(BLOCK_WORDS * 64).max(1);
+    let mut filter = vec![0u64; blocks * BLOCK_WORDS];
+    for key in keys {
+        let (block, mut bits) = probe(key, blocks);
+        for _ in 0..PROBES {
+            let bit = bits & 511;
+            bits >>= 7;
+            filter[block + (bit as usize >> 6)] |= 1 << (bit & 63);
+        }
+    }
+    filter
+}
+
+#[derive(Default)]
+struct Inner {
+    recent: HashMap<u128, i64, BuildHasherDefault<KeyHasher>>,
+    runs: Vec<Run>,
+}
+
+/// A sorted run on its way to the store.
+#[pyclass(module = "laurels._native", frozen)]
+pub struct IdRun {
+    entries: Vec<(u128, i64)>,
+    filter: Vec<u64>,
+}
+
+impl IdRun {
+    fn from_entries(mut entries: Vec<(u128, i64)>) -> Self {
+        entries.sort_unstable();
+        let filter = filter_of(entries.iter().map(|&(key, _)| key));
+        Self { entries, filter }
+    }
+}
+
+#[pymethods]
+impl IdRun {
+    fn __len__(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Chunks as (first key, keys, places), all big-endian bytes.
+    #[getter]
+    fn chunks<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+        self.entries
+            .chunks(CHUNK_KEYS)
+            .map(|chunk| {
+                let keys: Vec<u8> = chunk.iter().flat_map(|(key, _)| key.to_be_bytes()).collect();
+                let places: Vec<u8> =
+                    chunk.iter().flat_map(|(_, place)| place.to_be_bytes()).collect();
+                (
+                    PyBytes::new(py, &keys[..16]),
+                    PyBytes::new(py, &keys),
+                    PyBytes::new(py, &places),
+                )
+            })
+            .collect()
+    }
+
+    #[getter]
+    fn least<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.entries.first().map_or(0, |entry| entry.0).to_be_bytes())
+    }
+
+    #[getter]
+    fn greatest<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.entries.last().map_or(0, |entry| entry.0).to_be_bytes())
+    }
+
+    #[getter]
+    fn filter<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let bytes: Vec<u8> = self.filter.iter().flat_map(|word| word.to_be_bytes()).collect();
+        PyBytes::new(py, &bytes)
+    }
+}
+
+#[pyclass(module = "laurels._native", frozen)]
+pub struct SubmissionIds {
+    inner: RwLock<Inner>,
+}
+
+#[pymethods]
+impl SubmissionIds {
+    #[new]
+    fn new() -> Self {
+        Self { inner: RwLock::default() }
+    }
+
+    /// Ids in memory, not yet in a run.
+    #[getter]
+    fn recent_count(&self) -> usize {
+        self.inner.read().recent.len()
+    }
+
+    fn memory_bytes(&self) -> usize {
+        let inner = self.inner.read();
+        inner.recent.capacity() * (size_of::<(u128, i64)>() + 1)
+            + inner.runs.iter().map(|run| run.filter.len() * 8).sum::<usize>()
+    }
+
+    /// The key of an id: 16 bytes.
+    #[staticmethod]
+    fn key<'py>(py: Python<'py>, id: &str) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &key_of(id).to_be_bytes())
+    }
+
+    /// The place of a key in one chunk of a run, -1 if it isn't there.
+    #[staticmethod]
+    fn search(keys: &[u8], places: &[u8], key: [u8; 16]) -> PyResult<i64> {
+        let (keys, rest) = keys.as_chunks::<16>();
+        let (places, more) = places.as_chunks::<8>();
+        if !rest.is_empty() || !more.is_empty() || keys.len() != places.len() {
+            return Err(PyValueError::new_err("a chunk has 16 bytes a key and 8 bytes a place"));
+        }
+        Ok(keys.binary_search(&key).map_or(-1, |at| i64::from_be_bytes(places[at])))
+    }
+
+    /// For each id its place, -1 if memory doesn't know it; and (row, run) for each run that may hold it.
+    /// None is no id.
+    fn find(&self, ids: &Bound<'_, PyList>) -> PyResult<(Vec<i64>, Vec<(usize, i64)>)> {
+        let inner = self.inner.read();
+        let mut places = vec![-1; ids.len()];
+        let mut candidates = Vec::new();
+        for (row, id) in ids.iter().enumerate() {
+            if id.is_none() {
+                continue;
+            }
+            let key = key_of(id.cast::<PyString>()?.to_str()?);
+            if let Some(&place) = inner.recent.get(&key) {
+                places[row] = place;
+                continue;
+            }
+            candidates.extend(
+                inner.runs.iter().filter(|run| run.may_hold(key)).map(|run| (row, run.number)),
+            );
+        }
+        Ok((places, candidates))
+    }
+
+    /// Remember ids; row i has place `first_place` + i. None is no id.
+    fn insert(&self, ids: &Bound<'_, PyList>, first_place: i64) -> PyResult<()> {
+        let mut inner = self.inner.write();
+        for (row, id) in ids.iter().enumerate() {
+            if !id.is_none() {
+                let key = key_of(id.cast::<PyString>()?.to_str()?);
+                inner.recent.insert(key, first_place + row as i64);
+            }
+        }
+        Ok(())
+    }
+
+    /// The recent ids as a run for the store to keep.
+    fn freeze(&self, py: Python<'_>) -> IdRun {
+        let entries: Vec<_> = self.inner.read().recent.iter().map(|(&k, &p)| (k, p)).collect();
+        py.detach(|| IdRun::from_entries(entries))
+    }
+
+    /// The store has committed a run; it stands for the recent ids, or for the runs that it replaces.
+    fn adopt(&self, number: i64, run: &IdRun, replaced: Vec<i64>) {
+        let mut inner = self.inner.write();
+        if replaced.is_empty() {
+            for (key, _) in &run.entries {
+                inner.recent.remove(key);
+            }
+            inner.recent.shrink_to(CHUNK_KEYS);
+        }
+        inner.runs.retain(|known| !replaced.contains(&known.number));
+        if let (Some(first), Some(last)) = (run.entries.first(), run.entries.last()) {
+            let (least, greatest) = (first.0, last.0);
+            inner.runs.push(Run { number, least, greatest, filter: run.filter.clone() });
+        }
+    }
+
+    /// Take up a run that the store has kept.
+    fn add_run(
+        &self,
+        number: i64,
+        least: [u8; 16],
+        greatest: [u8; 16],
+        filter: &[u8],
+    ) -> PyResult<()> {
+        let (words, rest) = filter.as_chunks::<8>();
+        if !rest.is_empty() || words.is_empty() || words.len() % BLOCK_WORDS != 0 {
+            return Err(PyValueError::new_err("a filter has whole blocks of 64 bytes"));
+        }
+        self.inner.write().runs.push(Run {
+            number,
+            least: u128::from_be_bytes(least),
+            greatest: u128::from_be_bytes(greatest),
+            filter: words.iter().map(|word| u64::from_be_bytes(*word)).collect(),
+        });
+        Ok(())
+    }
+
+    /// One run from the chunks (keys, places) of several.
+    #[staticmethod]
+    fn merge(py: Python<'_>, chunks: Vec<(Vec<u8>, Vec<u8>)>) -> PyResult<IdRun> {
+        py.detach(|| {
+            let mut entries = Vec::new();
+            for (keys, places) in &chunks {
+                let (keys, rest) = keys.as_chunks::<16>();
+                let (places, more) = places.as_chunks::<8>();
+                if !rest.is_empty() || !more.is_empty() || keys.len() != places.len() {
+                    return Err(PyValueError::new_err(
+                        "a chunk has 16 bytes a key and 8 bytes a place",
+                    ));
+                }
+                entries.extend(
+                    keys.iter()
+                        .zip(places)
+                        .map(|(k, p)| (u128::from_be_bytes(*k), i64::from_be_bytes(*p))),
+                );
+            }
+            Ok(IdRun::from_entries(entries))
+        })
+    }
+}

@@ -1,0 +1,530 @@
+//! What the entries of a board instance mean: order terms as keys, policies, ranks, and what is not yet written.
+
+use crate::players::PlayerTable;
+use crate::tree::{Ids, Key, Spot, Tree};
+use std::cmp::Ordering;
+use std::collections::HashMap;
+
+/// What a further submission of a player does to the entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Policy {
+    Best,
+    Last,
+    First,
+    Sum,
+    Count,
+    Min,
+    Max,
+}
+
+impl Policy {
+    pub fn parse(name: &str) -> Option<Self> {
+        Some(match name {
+            "best" => Self::Best,
+            "last" => Self::Last,
+            "first" => Self::First,
+            "sum" => Self::Sum,
+            "count" => Self::Count,
+            "min" => Self::Min,
+            "max" => Self::Max,
+            _ => return None,
+        })
+    }
+
+    pub fn adds(self) -> bool {
+        matches!(self, Self::Sum | Self::Count)
+    }
+
+    /// Whether entries keep the place that they reflect, because their key does not tell which of two is newer.
+    fn keeps_places(self) -> bool {
+        !matches!(self, Self::Best | Self::Min | Self::Max)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ranking {
+    Competition,
+    Dense,
+    Ordinal,
+}
+
+impl Ranking {
+    pub fn parse(name: &str) -> Option<Self> {
+        Some(match name {
+            "competition" => Self::Competition,
+            "dense" => Self::Dense,
+            "ordinal" => Self::Ordinal,
+            _ => return None,
+        })
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Spec {
+    pub descending: Vec<bool>,
+    pub tie_terms: usize,
+    pub player_descending: bool,
+    pub policy: Policy,
+    pub value_term: usize,
+    pub ranking: Ranking,
+}
+
+impl Spec {
+    /// A term as a word that compares unsigned in board order.
+    fn word(&self, term: usize, value: i64) -> u64 {
+        let word = (value as u64) ^ (1 << 63);
+        if self.descending[term] { !word } else { word }
+    }
+
+    fn value(&self, term: usize, word: u64) -> i64 {
+        let word = if self.descending[term] { !word } else { word };
+        (word ^ (1 << 63)) as i64
+    }
+}
+
+/// Consecutive entries as columns.
+#[derive(Default)]
+pub struct RowColumns {
+    pub first_position: usize,
+    pub players: Vec<u32>,
+    pub ranks: Vec<usize>,
+    pub terms: Vec<Vec<i64>>,
+}
+
+/// One entry as others see it; `position` and `rank` are 1-based.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    pub value: i64,
+    pub rank: usize,
+    pub position: usize,
+}
+
+/// What one row did.
+#[derive(Clone, Copy, Debug)]
+pub struct Effect {
+    pub counted: bool,
+    pub old: Option<Standing>,
+    pub new: Option<Standing>,
+    pub total: usize,
+}
+
+/// A change that the store has not written yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Pending {
+    place: i64,
+    removed: bool,
+}
+
+/// Entries that are not yet written, as columns in order of player id.
+#[derive(Default)]
+pub struct PendingColumns {
+    pub players: Vec<u32>,
+    pub terms: Vec<Vec<i64>>,
+    pub places: Vec<i64>,
+    pub removed: Vec<bool>,
+}
+
+/// An index whatever the width of its keys. Rows of `terms` are columns: terms[term][row].
+pub trait AnyIndex: Send + Sync {
+    fn len(&self) -> usize;
+    fn memory_bytes(&self) -> usize;
+    fn clear(&mut self);
+    fn load(
+        &mut self,
+        table: &PlayerTable,
+        players: &[u32],
+        terms: &[Vec<i64>],
+        places: &[i64],
+    ) -> Result<(), usize>;
+    fn apply(
+        &mut self,
+        table: &PlayerTable,
+        player: u32,
+        terms: &[Vec<i64>],
+        row: usize,
+        place: i64,
+    ) -> Effect;
+    fn merge(
+        &mut self,
+        table: &PlayerTable,
+        player: u32,
+        terms: &[Vec<i64>],
+        row: usize,
+        place: i64,
+    ) -> bool;
+    fn remove(&mut self, player: u32, place: i64) -> bool;
+    fn value_term(&self) -> usize;
+    /// Whether a submission at a place is newer than what a player's entry reflects.
+    fn is_new(&self, player: u32, place: i64) -> bool;
+    /// The first row whose value takes a sum beyond 64 bits; rows without a player are passed over.
+    fn sum_overflow(&self, players: &[Option<u32>], values: &[i64]) -> Option<usize>;
+    fn standing(&self, player: u32) -> Option<Standing>;
+    fn terms(&self, player: u32) -> Option<Vec<i64>>;
+    fn rows(&self, position: usize, limit: usize) -> RowColumns;
+    fn around(&self, player: u32, limit: usize) -> Option<RowColumns>;
+    fn after(&self, table: &PlayerTable, terms: &[i64], id: &[u8], limit: usize) -> RowColumns;
+    fn before(&self, table: &PlayerTable, terms: &[i64], id: &[u8], limit: usize) -> RowColumns;
+    fn count_before(&self, prefix: &[i64]) -> usize;
+    fn count_through(&self, prefix: &[i64]) -> usize;
+    fn pending_count(&self) -> usize;
+    fn pending(&self, table: &PlayerTable, limit: usize) -> PendingColumns;
+    fn pending_place(&self, player: u32) -> i64;
+    fn mark_clean(&mut self, player: u32, place: i64);
+    fn check(&self, table: &PlayerTable) -> Result<(), String>;
+}
+
+/// An empty index for as many terms as the spec has, 1 to 5.
+pub fn new_index(spec: Spec) -> Option<Box<dyn AnyIndex>> {
+    Some(match spec.descending.len() {
+        1 => Box::new(Index::<1>::new(spec)),
+        2 => Box::new(Index::<2>::new(spec)),
+        3 => Box::new(Index::<3>::new(spec)),
+        4 => Box::new(Index::<4>::new(spec)),
+        5 => Box::new(Index::<5>::new(spec)),
+        _ => return None,
+    })
+}
+
+struct Index<const W: usize> {
+    spec: Spec,
+    tree: Tree<W>,
+    pending: HashMap<u32, Pending, foldhash::fast::RandomState>,
+}
+
+impl<const W: usize> Index<W> {
+    fn new(spec: Spec) -> Self {
+        let starts = (spec.ranking == Ranking::Dense).then_some(spec.tie_terms);
+        let tree = Tree::new(spec.policy.keeps_places(), starts);
+        Self { spec, tree, pending: HashMap::default() }
+    }
+
+    fn ids<'a>(&self, table: &'a PlayerTable) -> Ids<'a> {
+        Ids { players: table, descending: self.spec.player_descending }
+    }
+
+    fn key(&self, terms: &[Vec<i64>], row: usize) -> Key<W> {
+        std::array::from_fn(|term| self.spec.word(term, terms[term][row]))
+    }
+
+    fn value_of(&self, key: &Key<W>) -> i64 {
+        self.spec.value(self.spec.value_term, key[self.spec.value_term])
+    }
+
+    fn rank_at(&self, spot: Spot, position: usize) -> usize {
+        match self.spec.ranking {
+            Ranking::Ordinal => position + 1,
+            Ranking::Competition => self.tree.position_of_tie(spot, self.spec.tie_terms) + 1,
+            Ranking::Dense => self.tree.ties_through(spot),
+        }
+    }
+
+    fn standing_at(&self, spot: Spot) -> Standing {
+        let position = self.tree.position(spot);
+        let value = self.value_of(self.tree.key(spot));
+        Standing { value, rank: self.rank_at(spot, position), position: position + 1 }
+    }
+
+    fn effect(&self, counted: bool, old: Option<Standing>, new: Option<Standing>) -> Effect {
+        Effect { counted, old, new, total: self.tree.len() }
+    }
+
+    /// What the policy makes of an entry's key and a submission's; None if the submission does not count.
+    fn succeed(&self, old: &Key<W>, old_place: i64, mut new: Key<W>, place: i64) -> Option<Key<W>> {
+        let at = self.spec.value_term;
+        let counts = match self.spec.policy {
+            Policy::Best => new < *old,
+            Policy::First => false,
+            Policy::Last | Policy::Sum | Policy::Count => place > old_place,
+            Policy::Min => self.value_of(&new) < self.value_of(old),
+            Policy::Max => self.value_of(&new) > self.value_of(old),
+        };
+        if counts && self.spec.policy.adds() {
+            // `sum_overflow` was asked first; should a caller have left it out, the sum stops at the end of the range.
+            new[at] =
+                self.spec.word(at, self.value_of(old).saturating_add(self.value_of(&new)));
+        }
+        counts.then_some(new)
+    }
+
+    fn place_at(&self, spot: Spot) -> i64 {
+        if self.spec.policy.keeps_places() { self.tree.place(spot) } else { -1 }
+    }
+
+    fn columns(&self, position: usize, limit: usize) -> RowColumns {
+        let count = limit.min(self.tree.len().saturating_sub(position));
+        let mut rows = RowColumns {
+            first_position: position + 1,
+            players: Vec::with_capacity(count),
+            ranks: Vec::with_capacity(count),
+            terms: vec![Vec::with_capacity(count); W],
+        };
+        let ties = self.spec.tie_terms;
+        let mut previous: Option<Key<W>> = None;
+        let mut at = position;
+        self.tree.visit(position, limit, |spot, key, player| {
+            let rank = match (self.spec.ranking, rows.ranks.last(), previous) {
+                (Ranking::Ordinal, ..) => at + 1,
+                (_, Some(&rank), Some(before)) if before[..ties] == key[..ties] => rank,
+                (Ranking::Competition, Some(_), _) => at + 1,
+                (Ranking::Dense, Some(&rank), _) => rank + 1,
+                (_, None, _) => self.rank_at(spot, at),
+            };
+            rows.players.push(player);
+            rows.ranks.push(rank);
+            for (term, &word) in key.iter().enumerate() {
+                rows.terms[term].push(self.spec.value(term, word));
+            }
+            previous = Some(*key);
+            at += 1;
+        });
+        rows
+    }
+
+    /// How many entries stand before a place in the order, and whether that place's own entry counts.
+    fn count_to(&self, table: &PlayerTable, terms: &[i64], id: &[u8], through: bool) -> usize {
+        let key: Key<W> = std::array::from_fn(|term| self.spec.word(term, terms[term]));
+        let ids = self.ids(table);
+        self.tree
+            .partition(|other, player| {
+                match other.cmp(&key).then_with(|| ids.compare(player, id)) {
+                    Ordering::Less => true,
+                    Ordering::Equal => through,
+                    Ordering::Greater => false,
+                }
+            })
+            .0
+    }
+
+    fn prefix(&self, prefix: &[i64]) -> Vec<u64> {
+        prefix.iter().enumerate().map(|(term, &value)| self.spec.word(term, value)).collect()
+    }
+}
+
+impl<const W: usize> AnyIndex for Index<W> {
+    fn len(&self) -> usize {
+        self.tree.len()
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.tree.memory_bytes() + self.pending.capacity() * (size_of::<(u32, Pending)>() + 1)
+    }
+
+    fn clear(&mut self) {
+        self.tree.clear();
+        self.pending = HashMap::default();
+    }
+
+    /// Err with the row of a player who occurs twice.
+    fn load(
+        &mut self,
+        table: &PlayerTable,
+        players: &[u32],
+        terms: &[Vec<i64>],
+        places: &[i64],
+    ) -> Result<(), usize> {
+        let mut seen = vec![false; table.len()];
+        for (row, &player) in players.iter().enumerate() {
+            if std::mem::replace(&mut seen[player as usize], true) {
+                return Err(row);
+            }
+        }
+        drop(seen);
+        let ids = self.ids(table);
+        let mut entries: Vec<(Key<W>, u32, i64)> = players
+            .iter()
+            .enumerate()
+            .map(|(row, &player)| (self.key(terms, row), player, places[row]))
+            .collect();
+        let order = |a: &(Key<W>, u32, i64), b: &(Key<W>, u32, i64)| {
+            a.0.cmp(&b.0).then_with(|| ids.compare(a.1, table.id(b.1)))
+        };
+        if !entries.is_sorted_by(|a, b| order(a, b) == Ordering::Less) {
+            entries.sort_unstable_by(order);
+        }
+        self.pending = HashMap::default();
+        self.tree.fill(entries.into_iter(), table.len());
+        Ok(())
+    }
+
+    fn apply(
+        &mut self,
+        table: &PlayerTable,
+        player: u32,
+        terms: &[Vec<i64>],
+        row: usize,
+        place: i64,
+    ) -> Effect {
+        let key = self.key(terms, row);
+        let ids = self.ids(table);
+        let Some(spot) = self.tree.find(player) else {
+            let spot = self.tree.insert(key, player, place, ids);
+            self.pending.insert(player, Pending { place, removed: false });
+            return self.effect(true, None, Some(self.standing_at(spot)));
+        };
+        let old = self.standing_at(spot);
+        match self.succeed(self.tree.key(spot), self.place_at(spot), key, place) {
+            None => self.effect(false, Some(old), Some(old)),
+            Some(key) => {
+                let spot = self.tree.change(spot, key, place, ids);
+                self.pending.insert(player, Pending { place, removed: false });
+                self.effect(true, Some(old), Some(self.standing_at(spot)))
+            }
+        }
+    }
+
+    fn merge(
+        &mut self,
+        table: &PlayerTable,
+        player: u32,
+        terms: &[Vec<i64>],
+        row: usize,
+        place: i64,
+    ) -> bool {
+        let key = self.key(terms, row);
+        let ids = self.ids(table);
+        let Some(spot) = self.tree.find(player) else {
+            self.tree.insert(key, player, place, ids);
+            return true;
+        };
+        let old = self.tree.key(spot);
+        let wins = match self.spec.policy {
+            Policy::Best => key < *old,
+            Policy::First => place < self.tree.place(spot),
+            Policy::Last | Policy::Sum | Policy::Count => place > self.tree.place(spot),
+            // Of two equal values the one that stands better in the order, so that every order of merging agrees.
+            Policy::Min => (self.value_of(&key), &key) < (self.value_of(old), old),
+            Policy::Max => {
+                (self.value_of(old), &key) < (self.value_of(&key), old)
+                    || self.value_of(&key) > self.value_of(old)
+            }
+        };
+        if wins {
+            self.tree.change(spot, key, place, ids);
+        }
+        wins
+    }
+
+    fn remove(&mut self, player: u32, place: i64) -> bool {
+        let Some(spot) = self.tree.find(player) else { return false };
+        self.tree.remove(spot);
+        self.pending.insert(player, Pending { place, removed: true });
+        true
+    }
+
+    fn value_term(&self) -> usize {
+        self.spec.value_term
+    }
+
+    fn is_new(&self, player: u32, place: i64) -> bool {
+        self.tree.find(player).is_none_or(|spot| place > self.place_at(spot))
+    }
+
+    fn sum_overflow(&self, players: &[Option<u32>], values: &[i64]) -> Option<usize> {
+        let mut sums: HashMap<u32, i64, foldhash::fast::RandomState> = HashMap::default();
+        for (row, (&player, &value)) in players.iter().zip(values).enumerate() {
+            let Some(player) = player else { continue };
+            let sum = sums.entry(player).or_insert_with(|| {
+                self.tree.find(player).map_or(0, |spot| self.value_of(self.tree.key(spot)))
+            });
+            match sum.checked_add(value) {
+                Some(next) => *sum = next,
+                None => return Some(row),
+            }
+        }
+        None
+    }
+
+    fn standing(&self, player: u32) -> Option<Standing> {
+        self.tree.find(player).map(|spot| self.standing_at(spot))
+    }
+
+    fn terms(&self, player: u32) -> Option<Vec<i64>> {
+        let key = self.tree.key(self.tree.find(player)?);
+        Some(key.iter().enumerate().map(|(term, &word)| self.spec.value(term, word)).collect())
+    }
+
+    fn rows(&self, position: usize, limit: usize) -> RowColumns {
+        self.columns(position, limit)
+    }
+
+    fn around(&self, player: u32, limit: usize) -> Option<RowColumns> {
+        let position = self.tree.position(self.tree.find(player)?);
+        let wanted = limit.min(self.tree.len());
+        let above = limit.saturating_sub(1) / 2;
+        let first = position.saturating_sub(above).min(self.tree.len() - wanted);
+        Some(self.columns(first, wanted))
+    }
+
+    fn after(&self, table: &PlayerTable, terms: &[i64], id: &[u8], limit: usize) -> RowColumns {
+        self.columns(self.count_to(table, terms, id, true), limit)
+    }
+
+    fn before(&self, table: &PlayerTable, terms: &[i64], id: &[u8], limit: usize) -> RowColumns {
+        let count = self.count_to(table, terms, id, false);
+        let limit = limit.min(count);
+        self.columns(count - limit, limit)
+    }
+
+    fn count_before(&self, prefix: &[i64]) -> usize {
+        let prefix = self.prefix(prefix);
+        self.tree.partition(|key, _| key[..prefix.len()] < prefix[..]).0
+    }
+
+    fn count_through(&self, prefix: &[i64]) -> usize {
+        let prefix = self.prefix(prefix);
+        self.tree.partition(|key, _| key[..prefix.len()] <= prefix[..]).0
+    }
+
+    fn pending_count(&self) -> usize {
+        self.pending.len()
+    }
+
+    fn pending(&self, table: &PlayerTable, limit: usize) -> PendingColumns {
+        let mut changed: Vec<(u32, Pending)> = self.pending.iter().map(|(&n, &p)| (n, p)).collect();
+        let by_id = |a: &(u32, Pending), b: &(u32, Pending)| table.id(a.0).cmp(table.id(b.0));
+        if limit < changed.len() {
+            changed.select_nth_unstable_by(limit, by_id);
+            changed.truncate(limit);
+        }
+        changed.sort_unstable_by(by_id);
+        let mut columns =
+            PendingColumns { terms: vec![Vec::with_capacity(changed.len()); W], ..Default::default() };
+        for (player, change) in changed {
+            let key = (!change.removed)
+                .then(|| *self.tree.key(self.tree.find(player).expect("a changed entry is there")));
+            for (term, column) in columns.terms.iter_mut().enumerate() {
+                column.push(key.map_or(0, |key| self.spec.value(term, key[term])));
+            }
+            columns.players.push(player);
+            columns.places.push(change.place);
+            columns.removed.push(change.removed);
+        }
+        columns
+    }
+
+    fn pending_place(&self, player: u32) -> i64 {
+        match self.pending.get(&player) {
+            Some(Pending { place, removed: false }) => *place,
+            _ => -1,
+        }
+    }
+
+    fn mark_clean(&mut self, player: u32, place: i64) {
+        if self.pending.get(&player).is_some_and(|pending| pending.place == place) {
+            self.pending.remove(&player);
+            if self.pending.is_empty() && self.pending.capacity() > 1024 {
+                self.pending = HashMap::default();
+            }
+        }
+    }
+
+    fn check(&self, table: &PlayerTable) -> Result<(), String> {
+        self.tree.check(self.ids(table))?;
+        for (&player, pending) in &self.pending {
+            if self.tree.find(player).is_some() == pending.removed {
+                return Err("a pending change disagrees with the entries".to_owned());
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,539 @@
+"""One game: submitting, players, boards. What a submission means is decided by the boards; this is the way through."""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from laurels.answers import Answers
+from laurels.batch import Batch, check_ids, check_texts, checked_batch, checked_dimension
+from laurels.boards import Place, Ranker, place_from_key
+from laurels.errors import Conflict, InvalidCursor, InvalidInput, LimitExceeded, NotFound, NotReady
+from laurels.feed import Replay, entries_of_player
+from laurels.index import GameState, Indexes, Instance, LiveBoard
+from laurels.model import (
+    Answer,
+    Board,
+    BoardInfo,
+    DimensionValue,
+    InstanceName,
+    Limits,
+    Number,
+    Page,
+    Player,
+    Standing,
+    Submission,
+)
+from laurels.standings import BoardInstance
+from laurels.stores.base import Entries, NewInstance, Progress
+from laurels.stores.sqlite import SqliteStore
+from laurels.stores.sqlite.log import given_id, place_of_given_id
+from laurels.windows import from_us, to_us
+
+LOAD_WAIT_S = 30.0
+CATCH_UP_SEGMENTS = 64
+
+
+class InstanceInfo(Struct, frozen=True, kw_only=True):
+    """A board instance and how many entries it has."""
+
+    instance: InstanceName
+    entries: int
+
+
+class Game:
+    """The use cases of one game. Got from `Laurels.game`."""
+
+    def __init__(
+        self, state: GameState, store: SqliteStore, indexes: Indexes, limits: Limits, clock: Callable[[], int]
+    ) -> None:
+        self._state = state
+        self._store = store
+        self._indexes = indexes
+        self.limits = limits
+        self._clock = clock
+        self._ready: dict[str, asyncio.Event] = {}
+        self._failed: dict[str, Exception] = {}
+
+    @property
+    def name(self) -> str:
+        """The game's id."""
+        return self._state.name
+
+    # --- submitting -----------------------------------------------------------------------------------------
+
+    async def submit(
+        self,
+        player_id: str,
+        score: Number,
+        *,
+        dimensions: Mapping[str, Any] | None = None,
+        metrics: Mapping[str, Number] | None = None,
+        submission_id: str | None = None,
+        played_at: datetime | None = None,
+    ) -> Answer:
+        """Submit one play. Durable, and counted on every board that it feeds, when this returns.
+
+        With a `submission_id` of your own (a UUIDv7 is best, see `new_submission_id`) it is safe to repeat: it counts
+        once, and every repeat gets the first answer. Raises InvalidInput that names the field, or StoreError; then send
+        it again with the same submission_id.
+        """
+        definition = self._state.definition
+        batch = checked_batch(
+            definition,
+            self.limits,
+            player_ids=[player_id],
+            scores=[score],
+            submission_ids=[submission_id],
+            played_at=[played_at],
+            dimensions={name: [value] for name, value in (dimensions or {}).items()},
+            metrics={name: [value] for name, value in (metrics or {}).items()},
+        )
+        return (await self.submit_batch(batch))[0]
+
+    async def submit_many(
+        self,
+        player_ids: Any,
+        scores: Any,
+        *,
+        submission_ids: Any = None,
+        played_at: Any = None,
+        dimensions: Mapping[str, Any] | None = None,
+        metrics: Mapping[str, Any] | None = None,
+    ) -> Answers:
+        """Submit plays as columns: lists, numpy or Arrow arrays of equal length; a dimension or metric may be one value
+        for all. All of them are accepted, in one commit, or none. Raises like `submit`, naming field and row."""
+        batch = checked_batch(
+            self._state.definition,
+            self.limits,
+            player_ids=player_ids,
+            scores=scores,
+            submission_ids=submission_ids,
+            played_at=played_at,
+            dimensions=dimensions,
+            metrics=metrics,
+        )
+        return await self.submit_batch(batch)
+
+    async def submit_batch(self, batch: Batch) -> Answers:
+        """Submit a batch made by `checked_batch`, or columns of the same form by an importer."""
+        accepted = await self._store.submit(self.name, batch)
+        again = [row for row, repeated in enumerate(accepted.repeated) if repeated]
+        stored: dict[int, Submission] = {}
+        if again:
+            found = await self._store.submissions(self.name, [accepted.places[row] for row in again])
+            for row, submission in zip(again, found, strict=True):
+                if submission is None:
+                    raise Conflict(f"submission {batch.submission_ids[row]!r} was accepted before and has been erased")
+                stored[row] = submission
+        ids = [
+            given_id(place) if submission_id is None else submission_id
+            for submission_id, place in zip(batch.submission_ids, accepted.places, strict=True)
+        ]
+        return Answers(batch, accepted, ids, stored)
+
+    # --- the log --------------------------------------------------------------------------------------------
+
+    async def submission(self, submission_id: str) -> Submission:
+        """A submission by its id. NotFound if there is none, or it was erased."""
+        check_ids([submission_id], "submission_id", self.limits.id_bytes_max)
+        place = await self._store.find_submission(self.name, submission_id)
+        found = None if place is None else (await self._store.submissions(self.name, [place]))[0]
+        if found is None or (place_of_given_id(submission_id) is not None and found.submission_id != submission_id):
+            raise NotFound("submission", submission_id)
+        return found
+
+    async def history(self, player_id: str, limit: int = 50, cursor: str | None = None) -> Page[Submission]:
+        """A player's submissions, newest first. `cursor` is the `next` of the page before."""
+        check_ids([player_id], "player_id", self.limits.id_bytes_max)
+        if not 1 <= limit <= self.limits.page_rows_max:
+            raise LimitExceeded("limit", limit, f"must be from 1 to {self.limits.page_rows_max}")
+        before = None if cursor is None else self._history_place(player_id, cursor)
+        found = await self._store.history(self.name, player_id, before, limit + 1)
+        more = len(found) > limit
+        token = None
+        if more:
+            body = msgspec.json.encode([self.name, player_id, found[limit - 1][0]])
+            token = base64.urlsafe_b64encode(body).rstrip(b"=").decode()
+        return Page(items=[submission for _, submission in found[:limit]], next=token)
+
+    def _history_place(self, player_id: str, cursor: str) -> int:
+        try:
+            raw = base64.b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+            game, player, place = msgspec.json.decode(raw, type=tuple[str, str, int])
+        except (ValueError, AttributeError, msgspec.MsgspecError) as error:
+            raise InvalidCursor("cursor", cursor, "is damaged; take it from a page as it is") from error
+        if (game, player) != (self.name, player_id):
+            raise InvalidCursor("cursor", cursor, "belongs to another player or game")
+        return place
+
+    async def submissions(self) -> AsyncIterator[list[Submission]]:
+        """The whole log of the game in order, in pieces, as of the moment of the call."""
+        async for piece in self._store.log(self.name):
+            yield [submission for _, submission in piece]
+
+    # --- players and display attributes ---------------------------------------------------------------------
+
+    async def describe(self, field: str, attributes: Mapping[str, Mapping[str, str]]) -> None:
+        """Set what is displayed for players (field "player_id", attribute "name") or for values of a dimension.
+        Replaces what was set for these values before."""
+        check_ids(list(attributes), field, self.limits.id_bytes_max if field == "player_id" else 1024)
+        for value, some in attributes.items():
+            texts = [text for pair in some.items() for text in pair]
+            check_texts(texts, f"{field}[{value}]", self.limits.attributes_bytes_max)
+            if sum(len(text.encode()) for text in texts) > self.limits.attributes_bytes_max:
+                rule = f"attributes have at most {self.limits.attributes_bytes_max} bytes"
+                raise LimitExceeded(f"{field}[{value}]", len(texts), rule)
+        await self._store.describe(self.name, field, attributes)
+
+    async def descriptions(self, field: str, values: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Display attributes of those values that have any."""
+        return await self._store.descriptions(self.name, field, values)
+
+    async def player(self, player_id: str) -> Player:
+        """What is known of a player apart from plays. NotFound if the game has never heard of them."""
+        check_ids([player_id], "player_id", self.limits.id_bytes_max)
+        attributes = (await self.descriptions("player_id", [player_id])).get(player_id)
+        if attributes is None and not await self._store.history(self.name, player_id, None, 1):
+            raise NotFound("player", player_id)
+        attributes = attributes or {}
+        return Player(
+            player_id=player_id,
+            name=attributes.pop("name", None),
+            attributes=attributes,
+            banned=player_id in self._state.banned,
+        )
+
+    async def standings(self, player_id: str) -> list[Standing]:
+        """A player's entries across boards, each with its rank."""
+        check_ids([player_id], "player_id", self.limits.id_bytes_max)
+        boards = {board.id: board for board in self._state.boards.values()}
+        written = await self._store.read(self._store.reader.instances_of_player, player_id)
+        places = {(board_id, place_from_key(key)): None for board_id, key in written if board_id in boards}
+        for board in boards.values():
+            for instance in self._indexes.of_board(board):
+                if instance.index.rank(player_id) is not None:
+                    places[board.id, instance.place] = None
+        found = []
+        for board_id, place in places:
+            board = boards[board_id]
+            if not board.ranker.is_kept(place, self.instant(None)):
+                continue
+            at = None if place.window_start is None else from_us(place.window_start)
+            partition = dict(zip(board.ranker.partition, place.partition, strict=True))
+            try:
+                found.append(await BoardInstance(self, board.name, at, partition).entry(player_id))
+            except NotFound:
+                continue  # removed meanwhile
+        return found
+
+    # --- boards ---------------------------------------------------------------------------------------------
+
+    def board(self, name: str, /, *, at: datetime | None = None, **partition: Any) -> BoardInstance:
+        """One instance of a board: its partition's values by name, and, with windows, the one that holds `at` (now, if
+        not given). NotFound if there is no such board."""
+        if at is not None and at.tzinfo is None:
+            raise InvalidInput("at", at, "must be a datetime with a time zone")
+        self.board_info(name)
+        return BoardInstance(self, name, at, partition)
+
+    def boards(self) -> list[BoardInfo]:
+        """All boards, ready or being built."""
+        return [self.board_info(name) for name in sorted({*self._state.boards, *self._state.building})]
+
+    def board_info(self, name: str) -> BoardInfo:
+        """A board as it stands."""
+        board = self._state.boards.get(name)
+        progress = self._state.building.get(name)
+        if board is None and progress is None:
+            raise NotFound("board", name, f"game {self.name} has {sorted(self._state.boards)}")
+        definition = self._state.definition.boards[name] if board is None else board.saved.definition
+        return BoardInfo(
+            name=name,
+            definition=definition,
+            version=0 if board is None else board.saved.version,
+            ready=board is not None,
+            progress=1.0 if progress is None else progress,
+        )
+
+    async def instances(self, board_name: str) -> list[InstanceInfo]:
+        """The instances of a board that have entries, with how many."""
+        board = await self.ready_board(board_name)
+        counts = {
+            place_from_key(key): count
+            for key, count in (await self._store.read(self._store.reader.count_entries, board.id)).items()
+        }
+        for instance in self._indexes.of_board(board):
+            counts[instance.place] = len(instance.index)
+        now = self.instant(None)
+        found = [
+            InstanceInfo(instance=board.ranker.instance_name(place), entries=count)
+            for place, count in counts.items()
+            if count and board.ranker.is_kept(place, now)
+        ]
+        return sorted(found, key=lambda info: msgspec.json.encode(info.instance, order="deterministic"))
+
+    async def define_board(self, name: str, definition: Board, progress: Progress | None = None) -> BoardInfo:
+        """Define a board, or change it. It is built from all submissions while new ones flow in, and shown when it is
+        complete; until then an earlier definition stays. `progress(done, total)` counts segments of the log."""
+        ranker = Ranker(name, definition)
+        current = self._state.boards.get(name)
+        if current is not None and current.saved.definition == definition and name not in self._state.building:
+            return self.board_info(name)
+        if name in self._state.building:
+            raise Conflict(f"board {name} is being built; wait until it is ready")
+        if current is None and len(self._state.boards) >= self.limits.boards_per_game_max:
+            raise LimitExceeded("boards", name, f"a game has at most {self.limits.boards_per_game_max}")
+        del ranker
+        self._state.building[name] = 0.0
+        self._ready[name] = asyncio.Event()
+        boards = {**self._state.definition.boards, name: definition}
+        self._state.definition = msgspec.structs.replace(self._state.definition, boards=boards)
+        try:
+            await self._store.save_game(self.name, self._state.definition)
+            await self._build(name, definition, progress)
+        except Exception as error:
+            self._failed[name] = error
+            raise
+        finally:
+            self._state.building.pop(name, None)
+            self._ready.pop(name).set()
+        self._failed.pop(name, None)
+        return self.board_info(name)
+
+    async def _build(self, name: str, definition: Board, progress: Progress | None) -> None:
+        """Work a board out from the log, then have it follow the log, write it, and show it."""
+        state, store = self._state, self._store
+        saved = await store.save_board(self.name, name, definition)
+        board = LiveBoard(saved)
+        loop = asyncio.get_running_loop()
+
+        def report(done: int, total: int) -> None:
+            state.building[name] = done / total if total else 1.0
+            if progress is not None:
+                loop.call_soon_threadsafe(progress, done, total)
+
+        while True:
+            moderations = state.moderations
+            replay = Replay(
+                [board],
+                lambda board, place: self._indexes.create(board, place).index,
+                banned=set(state.banned),
+                removals=await store.removals(self.name),
+            )
+
+            def replay_up_to(after: int, up_to: int, replay: Replay = replay) -> None:
+                for segment in store.segments(after, up_to, self.name):
+                    replay.apply(segment)
+                    report(segment.seq, up_to)
+                for instance in self._indexes.of_board(board):
+                    self._indexes.touch(instance)
+
+            def follow(seq: int, replay_up_to: Any = replay_up_to, moderations: int = moderations) -> bool:
+                if state.moderations != moderations:
+                    return False
+                replay_up_to(done, seq)
+                state.shadows[name] = board
+                return True
+
+            done = 0
+            last = await store.read(store.reader.last_seq)
+            while last - done > CATCH_UP_SEGMENTS:
+                await store.read(replay_up_to, done, last)
+                done, last = last, await store.read(store.reader.last_seq)
+            if await store.between_groups(follow):
+                break
+            self._indexes.forget(self._indexes.of_board(board))
+
+        def publish() -> None:
+            state.shadows.pop(name, None)
+            replaced = state.boards.get(name)
+            state.boards[name] = LiveBoard(msgspec.structs.replace(saved, ready=True))
+            # The instances in memory belong to this version already: let them name the board that is shown.
+            for instance in self._indexes.of_board(board):
+                instance.board = state.boards[name]
+            if replaced is not None:
+                self._indexes.forget(self._indexes.of_board(replaced))
+
+        await store.publish_board(saved, publish)
+
+    async def drop_board(self, name: str) -> None:
+        """Forget a board. The submissions stay, so that it can be defined again."""
+        if name in self._state.building:
+            raise Conflict(f"board {name} is being built; wait until it is ready")
+        self.board_info(name)
+        boards = {key: value for key, value in self._state.definition.boards.items() if key != name}
+        self._state.definition = msgspec.structs.replace(self._state.definition, boards=boards)
+        await self._store.save_game(self.name, self._state.definition)
+
+        def publish() -> None:
+            board = self._state.boards.pop(name, None)
+            if board is not None:
+                self._indexes.forget(self._indexes.of_board(board))
+
+        await self._store.drop_board(self.name, name, publish)
+
+    # --- moderation -----------------------------------------------------------------------------------------
+
+    async def remove_entry(self, board_name: str, place_of: Callable[[LiveBoard], Place], player_id: str) -> bool:
+        """Remove a player's entry from an instance: their submissions so far no longer count there."""
+        check_ids([player_id], "player_id", self.limits.id_bytes_max)
+        board = await self.ready_board(board_name)
+        place = place_of(board)
+
+        def removed() -> bool:
+            self._state.moderations += 1
+            instance = self._indexes.open(board, place)
+            there = entry is not None or (instance is not None and instance.index.rank(player_id) is not None)
+            if instance is not None:
+                _forget_players(instance, [player_id])
+            return there
+
+        instance = await self.open_instance(board, place)
+        entry = None if instance is None else instance.index.rank(player_id)
+        return await self._store.remove_entry(self.name, board_name, board.id, place, player_id, removed)
+
+    def banned(self) -> list[str]:
+        """Who is banned."""
+        return sorted(self._state.banned)
+
+    async def ban(self, player_id: str, reason: str = "") -> None:
+        """Hide a player from all boards. Their submissions stay in the log, and further ones are accepted into it."""
+        check_ids([player_id], "player_id", self.limits.id_bytes_max)
+        check_texts([reason], "reason", self.limits.text_bytes_max)
+
+        def banned() -> None:
+            self._state.banned.add(player_id)
+            self._hide(player_id)
+
+        await self._store.ban(self.name, player_id, reason, banned)
+
+    async def unban(self, player_id: str) -> None:
+        """Show a player again, as if never hidden. NotFound if they are not banned."""
+        if player_id not in self._state.banned:
+            raise NotFound("ban", player_id)
+        restored: list[tuple[LiveBoard, Place, list[int], int]] = []
+
+        def restore() -> tuple[list[NewInstance], list[Entries]]:
+            store = self._store
+            newest = store.latest_place(self.name, player_id)
+            history = store.reader.history(self.name, newest, 2**62)[::-1]
+            boards = list(self._state.boards.values())
+            removals = store.reader.removals(self.name, player_id)
+            restored[:] = entries_of_player(boards, history, removals)
+            entries = [
+                Entries(
+                    self._indexes.create(board, place).id, [player_id], [[term] for term in terms], [latest], [False]
+                )
+                for board, place, terms, latest in restored
+            ]
+            return self._indexes.unwritten()[0], entries
+
+        def unbanned() -> None:
+            self._state.banned.discard(player_id)
+            self._state.moderations += 1
+            for board, place, terms, latest in restored:
+                instance = self._indexes.create(board, place)
+                instance.index.merge([player_id], [[term] for term in terms], [latest])
+
+        await self._store.unban(self.name, player_id, restore, unbanned)
+
+    async def remove_player(self, player_id: str) -> int:
+        """Erase everything that is kept of a player: submissions, entries, names. How many submissions that were.
+
+        Only that their submission ids were used is remembered, as hashes, so that a late repeat does not bring one back.
+        """
+        check_ids([player_id], "player_id", self.limits.id_bytes_max)
+
+        def removed() -> None:
+            self._state.banned.discard(player_id)
+            self._hide(player_id)
+
+        return await self._store.remove_player(self.name, player_id, removed)
+
+    def _hide(self, player_id: str) -> None:
+        """Take a player out of all instances in memory; the store has done so with what it keeps."""
+        self._state.moderations += 1
+        for board in (*self._state.boards.values(), *self._state.shadows.values()):
+            for instance in self._indexes.of_board(board):
+                _forget_players(instance, [player_id])
+
+    # --- for reads ------------------------------------------------------------------------------------------
+
+    def instant(self, at: datetime | None) -> int:
+        """An instant in microseconds; now, if not given."""
+        return self._clock() if at is None else to_us(at)
+
+    def partition(self, values: Mapping[str, Any]) -> dict[str, DimensionValue]:
+        """Values of dimensions in their canonical form."""
+        declared = self._state.definition.dimensions
+        return {
+            name: checked_dimension(value, name, declared.get(name), self.limits)
+            for name, value in values.items()
+            if value is not None
+        }
+
+    def live_board(self, name: str) -> LiveBoard:
+        """A board that can be read now. NotReady while it is built, NotFound if there is none."""
+        board = self._state.boards.get(name)
+        if board is not None:
+            return board
+        if name in self._failed:
+            raise self._failed[name]
+        self.board_info(name)
+        raise NotReady(f"board {name} is being built: {self._state.building[name]:.0%}")
+
+    async def ready_board(self, name: str) -> LiveBoard:
+        """The same, waiting a while for a board that is being built."""
+        event = self._ready.get(name)
+        if event is not None and name not in self._state.boards:
+            try:
+                await asyncio.wait_for(event.wait(), LOAD_WAIT_S)
+            except TimeoutError:
+                pass  # live_board says how far it is
+        return self.live_board(name)
+
+    async def open_instance(self, board: LiveBoard, place: Place) -> Instance | None:
+        """An instance, read from the store if need be. NotReady if that takes too long; it goes on meanwhile."""
+        await self._store.refresh()
+        instance = self._indexes.resident(board, place)
+        if instance is not None:
+            return instance
+        loading = asyncio.ensure_future(self._store.read(self._indexes.open, board, place))
+        try:
+            return await asyncio.wait_for(asyncio.shield(loading), LOAD_WAIT_S)
+        except TimeoutError:
+            raise NotReady(f"board {board.name} is being loaded") from None
+
+    async def details(
+        self, instance: Instance, player_ids: list[str]
+    ) -> tuple[dict[str, str | None], Sequence[Submission | None]]:
+        """Names and the submissions that count, of players with entries in an instance."""
+        pending = instance.index.pending_places(player_ids)
+        reader = self._store.reader
+
+        def fetch() -> tuple[dict[str, str | None], list[Submission | None]]:
+            behind = [player_id for player_id, place in zip(player_ids, pending, strict=True) if place < 0]
+            written = reader.entry_places(instance.id, behind) if behind else {}
+            places = [
+                written.get(player_id, -1) if place < 0 else place
+                for player_id, place in zip(player_ids, pending, strict=True)
+            ]
+            names = reader.descriptions(self.name, "player_id", player_ids)
+            return (
+                {player_id: some.get("name") for player_id, some in names.items()},
+                reader.submissions(self.name, places),
+            )
+
+        return await self._store.read(fetch)
+
+
+def _forget_players(instance: Instance, player_ids: list[str]) -> None:
+    """Take players out of an index without anything left to write: the store has deleted their entries already."""
+    places = [0] * len(player_ids)
+    instance.index.remove(player_ids, places)
+    instance.index.mark_clean(player_ids, places)

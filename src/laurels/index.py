@@ -1,0 +1,210 @@
+"""Board instances and their rank indexes: opened when asked for, kept within a memory budget, always rebuildable.
+
+An instance that is not in memory is in the store in full: what changed and is not yet written stays here. So opening
+one reads its entries, and nothing else.
+"""
+
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from laurels._native import Players, RankIndex
+from laurels.boards import Place, Ranker
+from laurels.model import GameDefinition
+from laurels.stores.base import Entries, NewInstance, SavedBoard
+
+
+class LiveBoard:
+    """A version of a board, with its definition ready for use."""
+
+    def __init__(self, saved: SavedBoard) -> None:
+        self.id = saved.board_id
+        self.saved = saved
+        self.game = saved.game
+        self.name = saved.name
+        self.ranker = Ranker(saved.name, saved.definition)
+
+    def new_index(self, players: Players) -> RankIndex:
+        """An empty rank index for one of its instances."""
+        ranker = self.ranker
+        return RankIndex(
+            players,
+            descending=[term.descending for term in ranker.terms],
+            tie_terms=ranker.tie_terms,
+            player_descending=ranker.player_descending,
+            policy=ranker.policy,
+            value_term=ranker.value_term,
+            ranking=ranker.definition.ranking,
+        )
+
+
+class GameState:
+    """What is known of one game: its boards by name, those being built, and who is banned."""
+
+    def __init__(self, name: str, definition: GameDefinition) -> None:
+        self.name = name
+        self.definition = definition
+        self.boards: dict[str, LiveBoard] = {}
+        self.shadows: dict[str, LiveBoard] = {}  # follow the log, but are not yet shown
+        self.building: dict[str, float] = {}  # progress of those that are not ready, by name
+        self.banned: set[str] = set()
+        self.moderations = 0  # grows with each ban, unban, removal: what is being built starts over
+
+
+class Instance:
+    """One board instance in memory."""
+
+    __slots__ = ("board", "id", "index", "place", "used")
+
+    def __init__(self, id: int, board: LiveBoard, place: Place, index: RankIndex) -> None:
+        self.id = id
+        self.board = board
+        self.place = place
+        self.index = index
+        self.used = 0
+
+
+class EntrySource(Protocol):
+    """Where the entries of instances are read from."""
+
+    def instance_id(self, board_id: int, place: Place) -> int | None: ...
+    def entries(self, instance_id: int, terms: int) -> Entries: ...
+    def last_instance_id(self) -> int: ...
+
+
+class Indexes:
+    """The instances in memory. Any thread may open one; only the writer's thread changes them."""
+
+    def __init__(self, source: EntrySource, players: Callable[[str], Players], bytes_max: int) -> None:
+        self._source = source
+        self._players = players
+        self._bytes_max = bytes_max
+        self._instances: dict[tuple[int, Place], Instance] = {}
+        self._loading: dict[tuple[int, Place], threading.Lock] = {}
+        self._lock = threading.Lock()
+        self._ids = itertools.count(source.last_instance_id() + 1)
+        self._clock = itertools.count(1)
+        self._dirty: dict[Instance, None] = {}
+        self._new: dict[int, NewInstance] = {}
+        self._loaded_bytes = 0
+
+    def resident(self, board: LiveBoard, place: Place) -> Instance | None:
+        """An instance, if it is in memory."""
+        instance = self._instances.get((board.id, place))
+        if instance is not None:
+            instance.used = next(self._clock)
+        return instance
+
+    def open(self, board: LiveBoard, place: Place) -> Instance | None:
+        """An instance, read from the store if need be; None if it has no entries. Blocks."""
+        return self.resident(board, place) or self._load(board, place, create=False)
+
+    def create(self, board: LiveBoard, place: Place) -> Instance:
+        """An instance to change, made if there is none; it stays in memory until what changes is written. Blocks.
+        Call `touch` after the change."""
+        while True:
+            if self._instances.get((board.id, place)) is None:
+                self._load(board, place, create=True)
+            with self._lock:  # so that it is not evicted between here and the change
+                instance = self._instances.get((board.id, place))
+                if instance is not None:
+                    self._dirty[instance] = None
+                    instance.used = next(self._clock)
+                    return instance
+
+    def of_board(self, board: LiveBoard) -> list[Instance]:
+        """The instances of a board that are in memory."""
+        return [instance for (board_id, _), instance in list(self._instances.items()) if board_id == board.id]
+
+    def touch(self, instance: Instance) -> None:
+        """Its entries may have changed."""
+        self._dirty[instance] = None
+
+    def forget(self, instances: Iterable[Instance]) -> None:
+        """Let go of instances that are no longer wanted, changes and all."""
+        for instance in instances:
+            self._instances.pop((instance.board.id, instance.place), None)
+            self._dirty.pop(instance, None)
+            self._new.pop(instance.id, None)
+
+    def clear(self) -> None:
+        """Let go of everything: it is read anew."""
+        self.forget(list(self._instances.values()))
+
+    def memory_bytes(self) -> int:
+        """What the indexes take, players' ids apart."""
+        return sum(instance.index.memory_bytes() for instance in list(self._instances.values()))
+
+    def evict(self) -> None:
+        """Let go of the instances that were used longest ago, as far as the budget demands and they are written."""
+        total = self.memory_bytes()
+        if total <= self._bytes_max:
+            return
+        for instance in sorted(list(self._instances.values()), key=lambda instance: instance.used):
+            with self._lock:
+                if instance.index.pending_count() == 0 and instance not in self._dirty:
+                    total -= instance.index.memory_bytes()
+                    self._instances.pop((instance.board.id, instance.place), None)
+            if total <= self._bytes_max:
+                return
+
+    # --- what is not yet written ----------------------------------------------------------------------------
+
+    def unwritten_count(self) -> int:
+        """How many entries changed since they were last written."""
+        return sum(instance.index.pending_count() for instance in list(self._dirty))
+
+    def unwritten(self) -> tuple[list[NewInstance], list[Entries]]:
+        """All of them, in the order of their keys, and the instances that the store must learn first."""
+        changed = []
+        for instance in sorted(list(self._dirty), key=lambda instance: instance.id):
+            pending = instance.index.pending()
+            if len(pending):
+                changed.append(
+                    Entries(instance.id, pending.player_ids, pending.terms, pending.places, pending.removed)
+                )
+            else:
+                self._dirty.pop(instance, None)
+        return list(self._new.values()), changed
+
+    def written(self, instances: Sequence[NewInstance], entries: Sequence[Entries]) -> None:
+        """These are durable now."""
+        for new in instances:
+            self._new.pop(new.instance_id, None)
+        by_id = {instance.id: instance for instance in list(self._dirty)}
+        for some in entries:
+            instance = by_id.get(some.instance_id)
+            if instance is not None:
+                instance.index.mark_clean(some.player_ids, some.places)
+
+    # --- loading --------------------------------------------------------------------------------------------
+
+    def _load(self, board: LiveBoard, place: Place, *, create: bool) -> Instance | None:
+        key = (board.id, place)
+        with self._lock:
+            loading = self._loading.setdefault(key, threading.Lock())
+        with loading:
+            instance = self._instances.get(key)
+            if instance is not None:
+                return instance
+            instance_id = self._source.instance_id(board.id, place)
+            if instance_id is None and not create:
+                return None
+            index = board.new_index(self._players(board.game))
+            if instance_id is not None:
+                entries = self._source.entries(instance_id, len(board.ranker.terms))
+                index.load(entries.player_ids, entries.terms, entries.places)
+            else:
+                instance_id = next(self._ids)
+                self._new[instance_id] = NewInstance(instance_id, board.id, place)
+            instance = Instance(instance_id, board, place, index)
+            instance.used = next(self._clock)
+            with self._lock:
+                self._instances[key] = instance
+                self._loading.pop(key, None)
+        self._loaded_bytes += index.memory_bytes()
+        if self._loaded_bytes > self._bytes_max // 8:
+            self._loaded_bytes = 0
+            self.evict()
+        return instance

@@ -1,0 +1,1 @@
+"""The engines: where submissions and entries rest. `base` has the interface and its guarantees."""

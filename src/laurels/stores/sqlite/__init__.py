@@ -1,0 +1,9 @@
+"""The embedded engine: one SQLite file.
+
+`schema` has the tables, `log` the form of a row of the log, `reader` what is read beside the writer, `writer` the one
+thread that commits, and `store` puts them together.
+"""
+
+from laurels.stores.sqlite.store import SqliteStore
+
+__all__ = ["SqliteStore"]

@@ -1,0 +1,153 @@
+"""The rows of the log: batches to JSON and back.
+
+A segment holds one array a submission: player_id, score, submission_id, played_at, the place of the player's previous
+submission (-1: none), then the dimensions and metrics that its `columns` name. Numbers are exact.
+"""
+
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from laurels.batch import Batch
+from laurels.errors import StoreDamaged
+from laurels.model import Submission
+from laurels.stores.base import ROW_BITS, Segment, place_of
+from laurels.windows import from_us
+
+FIXED = ("player_id", "score", "submission_id", "played_at", "previous")
+DIMENSION = "dimensions."
+METRIC = "metrics."
+
+_encoder = msgspec.json.Encoder(decimal_format="number")
+_decoder = msgspec.json.Decoder(list[list[Any] | None], float_hook=Decimal)
+_columns_decoder = msgspec.json.Decoder(list[str])
+
+
+def encode(batch: Batch, previous: Sequence[int]) -> tuple[str, str, int]:
+    """`columns`, `rows` and `checksum` of a segment."""
+    names = [*FIXED, *(DIMENSION + name for name in batch.dimensions), *(METRIC + name for name in batch.metrics)]
+    dimensions = [
+        [sorted(value) if isinstance(value, frozenset) else value for value in column]
+        if any(isinstance(value, frozenset) for value in column)
+        else column
+        for column in batch.dimensions.values()
+    ]
+    rows = _encoder.encode(
+        list(
+            zip(
+                batch.player_ids,
+                batch.scores,
+                batch.submission_ids,
+                batch.played_at,
+                previous,
+                *dimensions,
+                *batch.metrics.values(),
+                strict=True,
+            )
+        )
+    )
+    return _encoder.encode(names).decode(), rows.decode(), zlib.crc32(rows)
+
+
+@dataclass(slots=True)
+class StoredSegment:
+    """A segment as it was read: checked, not yet turned into columns."""
+
+    seq: int
+    game: str
+    accepted_at: int
+    columns: list[str]
+    rows: list[list[Any] | None]
+
+    @classmethod
+    def read(cls, seq: int, game: str, accepted_at: int, columns: str, rows: str, checksum: int) -> "StoredSegment":
+        """Raises StoreDamaged if the rows are not what was written."""
+        if zlib.crc32(rows.encode()) != checksum:
+            raise StoreDamaged(f"segment {seq} of the log: its checksum is wrong")
+        return cls(seq, game, accepted_at, _columns_decoder.decode(columns), _decoder.decode(rows))
+
+    def submission(self, row: int) -> Submission | None:
+        """One submission, None if it was erased."""
+        values = self.rows[row]
+        if values is None:
+            return None
+        dimensions, metrics = {}, {}
+        for name, value in zip(self.columns[len(FIXED) :], values[len(FIXED) :], strict=True):
+            if value is None:
+                continue
+            if name.startswith(DIMENSION):
+                dimensions[name.removeprefix(DIMENSION)] = frozenset(value) if isinstance(value, list) else value
+            else:
+                metrics[name.removeprefix(METRIC)] = value
+        return Submission(
+            submission_id=values[2] if values[2] is not None else given_id(place_of(self.seq, row)),
+            player_id=values[0],
+            score=values[1],
+            accepted_at=from_us(self.accepted_at + row),
+            played_at=None if values[3] is None else from_us(values[3]),
+            dimensions=dimensions,
+            metrics=metrics,
+        )
+
+    def previous(self, row: int) -> int:
+        """The place of the same player's previous submission, -1 if there is none."""
+        values = self.rows[row]
+        return -1 if values is None else values[4]
+
+    def without(self, rows: Sequence[int]) -> tuple[str, int]:
+        """`rows` and `checksum` once these rows are erased."""
+        kept = [None if row in rows else values for row, values in enumerate(self.rows)]
+        encoded = _encoder.encode(kept)
+        return encoded.decode(), zlib.crc32(encoded)
+
+    def segments(self) -> Iterator[Segment]:
+        """The segment as columns; in several parts where rows were erased."""
+        start = 0
+        for end in [*(row for row, values in enumerate(self.rows) if values is None), len(self.rows)]:
+            if end > start:
+                yield Segment(self.seq, self.game, self.accepted_at, self._batch(start, end), start)
+            start = end + 1
+
+    def _batch(self, start: int, end: int) -> Batch:
+        part: Sequence[Any] = self.rows[start:end]
+        columns = dict(zip(self.columns, map(list, zip(*part, strict=True)), strict=True))
+        batch = Batch(columns["player_id"], columns["score"], columns["submission_id"], columns["played_at"])
+        for name in self.columns[len(FIXED) :]:
+            column = columns[name]
+            if name.startswith(DIMENSION):
+                batch.dimensions[name.removeprefix(DIMENSION)] = [
+                    frozenset(value) if isinstance(value, list) else value for value in column
+                ]
+            else:
+                batch.metrics[name.removeprefix(METRIC)] = column
+        return batch
+
+
+def given_id(place: int) -> str:
+    """The submission id that the server gives: it says where the row lies."""
+    return f"@{place:x}"
+
+
+def place_of_given_id(submission_id: str) -> int | None:
+    """The place that a given id says, None for any other id."""
+    digits = submission_id[1:]
+    if submission_id[:1] != "@" or not 1 <= len(digits) <= 15 or given_id_digits(digits) != digits:
+        return None
+    return int(digits, 16)
+
+
+def given_id_digits(digits: str) -> str | None:
+    """Canonical digits, so that one submission has one id."""
+    try:
+        return f"{int(digits, 16):x}"
+    except ValueError:
+        return None
+
+
+def seq_and_row(place: int) -> tuple[int, int]:
+    """The segment and row of a place."""
+    return place >> ROW_BITS, place & ((1 << ROW_BITS) - 1)

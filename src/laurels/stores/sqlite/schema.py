@@ -1,0 +1,237 @@
+"""The file: its tables, how it is opened, who owns it, and what SQLite's errors mean."""
+
+import contextlib
+import os
+import socket
+import sqlite3
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from laurels.errors import (
+    StoreDamaged,
+    StoreError,
+    StoreFull,
+    StoreOwned,
+    StoreReadOnly,
+    StoreUnavailable,
+    StoreVersion,
+)
+from laurels.stores.base import OwnerNote
+
+APPLICATION_ID = 0x4C41524C  # "LARL"
+SCHEMA_VERSION = 1
+
+# A segment's `rows` is a JSON array with one array a submission, named by `columns`; an erased row is null.
+# place = seq * 1024 + row. Entries carry the place of the submission that counts (of sums: the latest one).
+SCHEMA = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE games (
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, definition TEXT NOT NULL, ids_seq INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE boards (
+    id INTEGER PRIMARY KEY, game INTEGER NOT NULL REFERENCES games (id), name TEXT NOT NULL,
+    version INTEGER NOT NULL, definition TEXT NOT NULL, ready INTEGER NOT NULL,
+    UNIQUE (game, name, version)
+);
+CREATE TABLE segments (
+    seq INTEGER PRIMARY KEY, game INTEGER NOT NULL REFERENCES games (id), accepted_at INTEGER NOT NULL,
+    columns TEXT NOT NULL, rows TEXT NOT NULL, checksum INTEGER NOT NULL
+);
+CREATE TABLE answers (seq INTEGER PRIMARY KEY, accepted_at INTEGER NOT NULL, effects TEXT NOT NULL);
+CREATE TABLE instances (
+    id INTEGER PRIMARY KEY, board INTEGER NOT NULL REFERENCES boards (id), place TEXT NOT NULL, window_start INTEGER,
+    UNIQUE (board, place)
+);
+CREATE TABLE entries (
+    instance INTEGER NOT NULL, player_id TEXT NOT NULL,
+    term1 INTEGER, term2 INTEGER, term3 INTEGER, term4 INTEGER, term5 INTEGER, place INTEGER NOT NULL,
+    PRIMARY KEY (instance, player_id)
+) WITHOUT ROWID;
+CREATE INDEX entries_of_player ON entries (player_id);
+CREATE TABLE players (
+    game INTEGER NOT NULL, player_id TEXT NOT NULL, last_place INTEGER NOT NULL, PRIMARY KEY (game, player_id)
+) WITHOUT ROWID;
+CREATE TABLE profiles (
+    game INTEGER NOT NULL, field TEXT NOT NULL, value TEXT NOT NULL, attributes TEXT NOT NULL,
+    PRIMARY KEY (game, field, value)
+) WITHOUT ROWID;
+CREATE TABLE bans (
+    game INTEGER NOT NULL, player_id TEXT NOT NULL, reason TEXT NOT NULL, since INTEGER NOT NULL,
+    PRIMARY KEY (game, player_id)
+) WITHOUT ROWID;
+CREATE TABLE removals (
+    game INTEGER NOT NULL, board TEXT NOT NULL, instance TEXT NOT NULL, player_id TEXT NOT NULL,
+    place INTEGER NOT NULL, PRIMARY KEY (game, board, instance, player_id)
+) WITHOUT ROWID;
+CREATE TABLE id_runs (
+    run INTEGER PRIMARY KEY, game INTEGER NOT NULL, size INTEGER NOT NULL, least BLOB NOT NULL,
+    greatest BLOB NOT NULL, filter BLOB NOT NULL
+);
+CREATE TABLE id_chunks (
+    run INTEGER NOT NULL, first BLOB NOT NULL, keys BLOB NOT NULL, places BLOB NOT NULL, PRIMARY KEY (run, first)
+) WITHOUT ROWID;
+CREATE TABLE operations (
+    id INTEGER PRIMARY KEY, seq INTEGER NOT NULL, at INTEGER NOT NULL, verb TEXT NOT NULL, details TEXT NOT NULL
+);
+CREATE VIEW submissions AS
+    SELECT
+        g.name AS game,
+        s.seq * 1024 + r.key AS place,
+        coalesce(json_extract(r.value, '$[2]'), printf('@%x', s.seq * 1024 + r.key)) AS submission_id,
+        json_extract(r.value, '$[0]') AS player_id,
+        json_extract(r.value, '$[1]') AS score,
+        s.accepted_at + r.key AS accepted_at_us,
+        json_extract(r.value, '$[3]') AS played_at_us,
+        s.columns AS columns,
+        r.value AS "values"
+    FROM segments s JOIN games g ON g.id = s.game, json_each(s.rows) r
+    WHERE r.type = 'array';
+CREATE VIEW standings AS
+    SELECT
+        g.name AS game, b.name AS board, i.place AS instance, e.player_id,
+        e.term1, e.term2, e.term3, e.term4, e.term5, json_extract(b.definition, '$.order') AS "order", e.place
+    FROM entries e JOIN instances i ON i.id = e.instance JOIN boards b ON b.id = i.board
+    JOIN games g ON g.id = b.game
+    WHERE b.ready;
+"""
+
+
+def connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
+    """A connection in autocommit mode that any thread may use, one at a time."""
+    uri = f"{path.resolve().as_uri()}?mode={'ro' if read_only else 'rw'}"
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=10.0)
+    connection.execute("PRAGMA cache_size = -65536")
+    connection.execute("PRAGMA temp_store = MEMORY")
+    return connection
+
+
+def open_file(path: Path, *, read_only: bool) -> sqlite3.Connection:
+    """The writer's connection to a Laurels file, which is created if there is none.
+
+    Raises StoreVersion for a file of a newer version or of something else, StoreDamaged, StoreReadOnly.
+    """
+    if read_only and not path.exists():
+        raise StoreUnavailable(f"{path}: there is no such file")
+    if not path.exists():
+        try:
+            path.touch(exist_ok=True)
+        except OSError as error:
+            raise StoreUnavailable(f"{path}: can't be created: {error.strerror}") from error
+    with translated(path):
+        connection = connect(path, read_only=read_only)
+        try:
+            _prepare(connection, path, read_only)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, path: Path, read_only: bool) -> None:
+    application_id = connection.execute("PRAGMA application_id").fetchone()[0]
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if application_id != APPLICATION_ID and (tables or read_only):
+        raise StoreVersion(f"{path}: is a SQLite file, but not one of Laurels")
+    if version > SCHEMA_VERSION:
+        raise StoreVersion(
+            f"{path}: was written by a newer Laurels (file version {version}, this one reads up to {SCHEMA_VERSION})"
+        )
+    if not read_only:
+        mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        if mode != "wal":
+            raise StoreReadOnly(f"{path}: write-ahead logging is not possible here (journal mode {mode})")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")  # the store checkpoints beside the writer
+        if not tables:
+            connection.executescript(
+                f"BEGIN IMMEDIATE; PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION};"
+                f"{SCHEMA} COMMIT;"
+            )
+
+
+@contextlib.contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """SQLite's errors as errors of Laurels that name the file."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise store_error(error, path) from error
+
+
+def store_error(error: sqlite3.Error, path: Path) -> StoreError:
+    """What an error of SQLite means."""
+    name = getattr(error, "sqlite_errorname", None) or ""
+    if name == "SQLITE_FULL":
+        return StoreFull(f"{path}: no space left on the disk; reads go on, submissions are refused until there is")
+    if name.startswith(("SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH")):
+        return StoreReadOnly(f"{path}: can't be written ({error})")
+    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+        return StoreDamaged(f"{path}: is damaged ({error}); restore a backup, or see `laurels verify`")
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return StoreUnavailable(f"{path}: is locked by another program ({error})")
+    if name.startswith("SQLITE_CANTOPEN"):
+        return StoreUnavailable(f"{path}: can't be opened ({error})")
+    return StoreError(f"{path}: {error}" + (f" ({name})" if name else ""))
+
+
+class Ownership:
+    """One process owns a file: a lock on `<file>-owner`, which the system releases when the process ends, however."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises StoreOwned, naming the owner, if another process has it."""
+        self._path = path.with_name(path.name + "-owner")
+        try:
+            self._file: IO[bytes] = self._path.open("a+b")
+        except OSError as error:
+            raise StoreReadOnly(f"{path}: its folder can't be written: {error.strerror}") from error
+        if not _lock(self._file):
+            self._file.seek(0)
+            note = self._file.read()
+            self._file.close()
+            raise StoreOwned(f"{path}: is in use by {_described(note)}; open it read-only, or stop that process")
+        note = OwnerNote(os.getpid(), socket.gethostname(), datetime.now(UTC), " ".join(sys.argv)[:200])
+        self._file.truncate(0)
+        self._file.write(msgspec.json.encode(note))
+        self._file.flush()
+
+    def release(self) -> None:
+        """Let go; the note goes too."""
+        with contextlib.suppress(OSError):
+            self._path.unlink()
+        self._file.close()
+
+
+def _described(note: bytes) -> str:
+    try:
+        owner = msgspec.json.decode(note, type=OwnerNote)
+    except msgspec.DecodeError:
+        return "another process"
+    return f"process {owner.pid} on {owner.host} since {owner.since:%Y-%m-%d %H:%M:%S} UTC ({owner.command})"
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(file: IO[bytes]) -> bool:
+        file.seek(2**30)  # beyond the note, which others may read
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        file.seek(0)
+        return True
+else:
+    import fcntl
+
+    def _lock(file: IO[bytes]) -> bool:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
