@@ -155,7 +155,7 @@ class RankIndex:
     def around(self, player_id: str, limit: int) -> Rows | None:
         """`limit` consecutive entries with the player in the middle, shifted at the edges so that there are
         `limit` of them if the board has as many. With an even limit the player has one more below than above:
-        limit 4 around position 5 is 4 to 7; around 2 is 1 to 4; around 1 is 1 to 4; around the last of 10 is 7 to 10."""
+        limit 4 around position 5 is 4 to 7; around 1 or 2 it is 1 to 4; around the last of 10 it is 7 to 10."""
     def after(self, terms: Sequence[int], player_id: str, limit: int) -> Rows:
         """The first `limit` entries strictly after a place in the order, which need not be taken."""
     def before(self, terms: Sequence[int], player_id: str, limit: int) -> Rows:

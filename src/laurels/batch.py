@@ -187,7 +187,7 @@ def _column(column: Any, name: str, rows: int) -> list[Any]:
 
 def _numbers(column: list[Any], name: str, *, required: bool) -> list[Any]:
     kinds = set(map(type, column))
-    if kinds == {int} and INT64_MIN <= min(column) and max(column) <= INT64_MAX:
+    if kinds == {int} and min(column) >= INT64_MIN and max(column) <= INT64_MAX:
         return column
     for row, value in enumerate(column):
         if value is None and not required:
@@ -216,7 +216,9 @@ def _check_number(value: Any, name: str) -> None:
 def _submission_ids(column: Any, rows: int, limits: Limits) -> list[str | None]:
     if column is None:
         return [None] * rows
-    values = [str(value) if isinstance(value, uuid.UUID) else value for value in _column(column, "submission_ids", rows)]
+    values = [
+        str(value) if isinstance(value, uuid.UUID) else value for value in _column(column, "submission_ids", rows)
+    ]
     given = [value for value in values if value is not None]
     check_ids(given, "submission_ids", limits.id_bytes_max)
     for value in given:

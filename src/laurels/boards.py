@@ -259,9 +259,7 @@ def sort_key(values: Sequence[int], descending: Sequence[bool]) -> bytes:
 def values_of(key: bytes, descending: Sequence[bool]) -> list[int]:
     """The inverse of `sort_key`."""
     words = [int.from_bytes(key[start : start + 8], "big") for start in range(0, len(key), 8)]
-    return [
-        ((2**64 - 1 - word) if down else word) - 2**63 for word, down in zip(words, descending, strict=True)
-    ]
+    return [((2**64 - 1 - word) if down else word) - 2**63 for word, down in zip(words, descending, strict=True)]
 
 
 def scaled(
@@ -276,7 +274,9 @@ def scaled(
         exact = value * factor if isinstance(value, int) else _times_power(value, scale)
         if exact is None or not INT64_MIN <= exact <= INT64_MAX:
             rule = (
-                f"{who} keeps {scale} decimal digits" if exact is None else f"{who} holds 64-bit integers of 10**-{scale}"
+                f"{who} keeps {scale} decimal digits"
+                if exact is None
+                else f"{who} holds 64-bit integers of 10**-{scale}"
             )
             raise OutOfRange(name if rows is None else f"{name}[{row_offset + rows[i]}]", value, rule)
         column.append(exact)
@@ -297,9 +297,9 @@ def _times_power(value: Decimal, scale: int) -> int | None:
         return 2**64  # beyond 64 bits whatever the digits
     number = int("".join(map(str, digits)) or "0")
     if shift >= 0:
-        number *= 10 ** min(shift, 60)
+        number *= int(10 ** min(shift, 60))
     else:
-        number, rest = divmod(number, 10 ** min(-shift, 60))
+        number, rest = divmod(number, int(10 ** min(-shift, 60)))
         if rest:
             return None
     return -number if sign else number

@@ -143,9 +143,7 @@ def applied(index: RankIndex, route: Route, segment: Segment) -> NativeOutcome:
     batch, first = segment.batch, segment.first_place
     if len(route.rows) == len(batch):
         return index.apply(batch.player_ids, route.terms, list(range(first, first + len(batch))))
-    return index.apply(
-        [batch.player_ids[row] for row in route.rows], route.terms, [first + row for row in route.rows]
-    )
+    return index.apply([batch.player_ids[row] for row in route.rows], route.terms, [first + row for row in route.rows])
 
 
 def permitted(
@@ -233,4 +231,3 @@ def _segment_of_one(place: int, submission: Submission) -> Segment:
         metrics={name: [value] for name, value in submission.metrics.items()},
     )
     return Segment(place >> ROW_BITS, "", to_us(submission.accepted_at) - row, batch, row)
-

@@ -161,9 +161,7 @@ class Indexes:
         for instance in sorted(list(self._dirty), key=lambda instance: instance.id):
             pending = instance.index.pending()
             if len(pending):
-                changed.append(
-                    Entries(instance.id, pending.player_ids, pending.terms, pending.places, pending.removed)
-                )
+                changed.append(Entries(instance.id, pending.player_ids, pending.terms, pending.places, pending.removed))
             else:
                 self._dirty.pop(instance, None)
         return list(self._new.values()), changed

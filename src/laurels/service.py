@@ -124,7 +124,9 @@ class Laurels:
                 self._add(state)
             state.definition = definition
             state.banned = catalog.bans.get(name, set())
-            state.boards = {board.name: LiveBoard(board) for board in catalog.boards if board.game == name and board.ready}
+            state.boards = {
+                board.name: LiveBoard(board) for board in catalog.boards if board.game == name and board.ready
+            }
 
     async def close(self) -> None:
         """Answer what waits, write what is behind, let go of the store."""

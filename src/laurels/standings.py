@@ -199,7 +199,9 @@ class BoardInstance:
         instant = self._game.instant(self._at)
         place = board.ranker.place(self._game.partition(self._partition), instant)
         if not board.ranker.is_kept(place, self._game.instant(None)):
-            raise NotFound("window", board.ranker.instance_name(place).window_label or self._board_name, "no longer kept")
+            raise NotFound(
+                "window", board.ranker.instance_name(place).window_label or self._board_name, "no longer kept"
+            )
         return place
 
     async def _open(self) -> tuple[LiveBoard, Instance | None]:
@@ -226,9 +228,7 @@ class BoardInstance:
                 break
         return entries
 
-    async def _described(
-        self, board: LiveBoard, instance: Instance, rows: "_ChosenRows", details: bool
-    ) -> list[Entry]:
+    async def _described(self, board: LiveBoard, instance: Instance, rows: "_ChosenRows", details: bool) -> list[Entry]:
         ranker = board.ranker
         names: dict[str, str | None] = {}
         submissions: Sequence[Submission | None] = [None] * len(rows.player_ids)

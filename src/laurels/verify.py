@@ -128,17 +128,17 @@ class _GameCheck:
                 if place != expected:
                     report.wrong(f"game {name}: the history of {player_id!r} starts at {place}, not at {expected}")
         seen = set()
-        for (board_id, place), (board, expected) in self._indexes.items():
-            if not board.ranker.is_kept(place, now_us):
+        for (board_id, instance), (board, right) in self._indexes.items():
+            if not board.ranker.is_kept(instance, now_us):
                 continue
-            seen.add((board_id, place))
+            seen.add((board_id, instance))
             report.instances += 1
-            report.entries += len(expected)
-            self._compare_instance(indexes, board, place, expected)
+            report.entries += len(right)
+            self._compare_instance(indexes, board, instance, right)
         for board in self._boards:
-            for instance in indexes.of_board(board):
-                if (board.id, instance.place) not in seen and len(instance.index):
-                    report.wrong(f"board {board.name} {instance.place}: has entries that no submission explains")
+            for served in indexes.of_board(board):
+                if (board.id, served.place) not in seen and len(served.index):
+                    report.wrong(f"board {board.name} {served.place}: has entries that no submission explains")
 
     def _compare_instance(self, indexes: Indexes, board: LiveBoard, place: Place, expected: RankIndex) -> None:
         report, what = self._report, f"board {board.name} {board.ranker.instance_name(place)}"

@@ -19,8 +19,8 @@ from typing import Protocol, TypeVar
 from msgspec import Struct
 
 from laurels.batch import Batch
-from laurels.model import Board, EntryChange, GameDefinition, InstanceName, Submission
 from laurels.boards import Place, unscaled
+from laurels.model import Board, EntryChange, GameDefinition, InstanceName, Submission
 
 T = TypeVar("T")
 Progress = Callable[[int, int], None]

@@ -63,9 +63,7 @@ class Reader:
                 " JOIN games g ON g.id = b.game ORDER BY b.id"
             ).fetchall()
             bans: dict[str, set[str]] = {}
-            for game, player_id in db.execute(
-                "SELECT g.name, x.player_id FROM bans x JOIN games g ON g.id = x.game"
-            ):
+            for game, player_id in db.execute("SELECT g.name, x.player_id FROM bans x JOIN games g ON g.id = x.game"):
                 bans.setdefault(game, set()).add(player_id)
         return Catalog(
             games={name: msgspec.json.decode(text, type=GameDefinition) for name, text in games},

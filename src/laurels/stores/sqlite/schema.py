@@ -192,9 +192,9 @@ class Ownership:
             raise StoreReadOnly(f"{path}: its folder can't be written: {error.strerror}") from error
         if not _lock(self._file):
             self._file.seek(0)
-            note = self._file.read()
+            owner = _described(self._file.read())
             self._file.close()
-            raise StoreOwned(f"{path}: is in use by {_described(note)}; open it read-only, or stop that process")
+            raise StoreOwned(f"{path}: is in use by {owner}; open it read-only, or stop that process")
         note = OwnerNote(os.getpid(), socket.gethostname(), datetime.now(UTC), " ".join(sys.argv)[:200])
         self._file.truncate(0)
         self._file.write(msgspec.json.encode(note))

@@ -77,6 +77,7 @@ class SqliteStore:
         self._loop: asyncio.AbstractEventLoop
         self._room = asyncio.Condition()
         self._queued_rows = 0
+        self._waiting = 0
         self._queued_rows_max = queued_rows_max
         self._closed = False
         self._data_version = self._version()
@@ -142,10 +143,14 @@ class SqliteStore:
         self._check_writable()
         rows = len(batch)
         if self._queued_rows and self._queued_rows + rows > self._queued_rows_max:
-            async with self._room:
-                await self._room.wait_for(
-                    lambda: not self._queued_rows or self._queued_rows + rows <= self._queued_rows_max
-                )
+            self._waiting += 1
+            try:
+                async with self._room:
+                    await self._room.wait_for(
+                        lambda: not self._queued_rows or self._queued_rows + rows <= self._queued_rows_max
+                    )
+            finally:
+                self._waiting -= 1
             self._check_writable()
         self._queued_rows += rows
         ticket: asyncio.Future[Accepted] = self._loop.create_future()
@@ -177,8 +182,8 @@ class SqliteStore:
                 ticket.set_exception(result)
             else:
                 ticket.set_result(result)
-        if self._room._waiters:  # type: ignore[attr-defined]
-            self._loop.create_task(self._wake())
+        if self._waiting:
+            self._waker = self._loop.create_task(self._wake())
 
     async def _wake(self) -> None:
         async with self._room:
@@ -354,7 +359,13 @@ class SqliteStore:
             with self._writer.transaction() as db:
                 db.execute(
                     "INSERT OR REPLACE INTO removals VALUES (?, ?, ?, ?, ?)",
-                    (self._writer.game_id(game), board, place_key(place), player_id, place_of(self._writer.seq + 1, 0) - 1),
+                    (
+                        self._writer.game_id(game),
+                        board,
+                        place_key(place),
+                        player_id,
+                        place_of(self._writer.seq + 1, 0) - 1,
+                    ),
                 )
                 db.execute(
                     "DELETE FROM entries WHERE player_id = ?"
@@ -397,9 +408,7 @@ class SqliteStore:
             instances, entries = restored()
             self._writer.write_instances(instances)
             with self._writer.transaction() as db:
-                db.execute(
-                    "DELETE FROM bans WHERE game = ? AND player_id = ?", (self._writer.game_id(game), player_id)
-                )
+                db.execute("DELETE FROM bans WHERE game = ? AND player_id = ?", (self._writer.game_id(game), player_id))
                 for some in entries:
                     self._writer.write_entries(some)
                 self._note(db, "unban", {"game": game, "player_id": player_id})
@@ -467,9 +476,7 @@ class SqliteStore:
             for column in effect.__struct_fields__[2:]:
                 values = getattr(effect, column)
                 values[:] = [values[at] for at in kept]
-        db.execute(
-            "UPDATE answers SET effects = ? WHERE seq = ?", (msgspec.json.encode(effects).decode(), seq)
-        )
+        db.execute("UPDATE answers SET effects = ? WHERE seq = ?", (msgspec.json.encode(effects).decode(), seq))
 
     def _note(self, db: sqlite3.Connection, verb: str, details: Mapping[str, Any]) -> None:
         """Keep who did what for later questions."""

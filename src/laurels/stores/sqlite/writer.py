@@ -241,7 +241,7 @@ class Writer:
             result = job.work()
         except sqlite3.Error as error:
             result = store_error(error, self._path)
-        except BaseException as error:  # noqa: BLE001 - it is handed to whoever waits
+        except BaseException as error:
             result = error
         self._answered([(job.ticket, result)])
 
@@ -523,17 +523,17 @@ class Writer:
         for game in list(self._games.values()):
             places = list(game.touched.items())
             for start in range(0, len(places), SLICE_ROWS):
-                some = sorted(places[start : start + SLICE_ROWS])
+                latest = sorted(places[start : start + SLICE_ROWS])
                 with self.transaction():
                     self._db.executemany(
                         "INSERT INTO players VALUES (?, ?, ?) ON CONFLICT (game, player_id)"
                         " DO UPDATE SET last_place = excluded.last_place",
-                        [(game.id, player_id, place) for player_id, place in some],
+                        [(game.id, player_id, place) for player_id, place in latest],
                     )
-                for player_id, place in some:
+                for player_id, place in latest:
                     if game.touched.get(player_id) == place:
                         del game.touched[player_id]
-                yield len(some)
+                yield len(latest)
         answers = list(self._answers.items())
         with self.transaction():
             self._write_answers(answers)
@@ -548,7 +548,10 @@ class Writer:
             with self.transaction():
                 self._db.executemany(
                     "INSERT OR IGNORE INTO instances VALUES (?, ?, ?, ?)",
-                    [(new.instance_id, new.board_id, place_key(new.place), new.place.window_start) for new in instances],
+                    [
+                        (new.instance_id, new.board_id, place_key(new.place), new.place.window_start)
+                        for new in instances
+                    ],
                 )
             self._feed.written(instances, [])
 
@@ -749,4 +752,3 @@ def _sliced(entries: list[Entries], rows: int) -> Iterator[list[Entries]]:
                 portion, filled = [], 0
     if portion:
         yield portion
-
