@@ -93,8 +93,8 @@ def checked_batch(
     dimensions: Mapping[str, Any] | None = None,
     metrics: Mapping[str, Any] | None = None,
 ) -> Batch:
-    """A batch from what a caller gave: lists, tuples, numpy arrays or Arrow arrays; dimensions and metrics may also be one
-    value for all rows.
+    """A batch from what a caller gave: lists, tuples, numpy arrays or Arrow arrays; a dimension or metric may also be
+    one value for all rows.
 
     Raises InvalidInput, OutOfRange or LimitExceeded that name the field and row. Numbers are int or Decimal.
     """

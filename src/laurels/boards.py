@@ -45,8 +45,8 @@ class Route(NamedTuple):
 class Ranker:
     """A board definition, checked and ready.
 
-    `terms` are what entries are ordered by before the player id: those of the definition, and, where these leave out the
-    score, the score last (higher first), so that every entry carries it. The first `tie_terms` terms decide ties.
+    `terms` are what entries are ordered by before the player id: those of the definition, and, where these leave out
+    the score, the score last (higher first), so that every entry carries it. The first `tie_terms` terms decide ties.
     """
 
     def __init__(self, name: str, definition: Board) -> None:

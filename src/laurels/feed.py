@@ -118,7 +118,7 @@ class LocalFeed:
         self._indexes.written(instances, entries)
 
     def expired(self, now_us: int) -> list[tuple[int, int]]:
-        """(board, oldest window start still kept) of each board that keeps only some windows; older ones leave memory."""
+        """(board, oldest window start still kept) of each board that keeps some windows; older ones leave memory."""
         bounds = []
         for game in list(self._games.values()):
             for board in list(game.boards.values()):

@@ -3,7 +3,9 @@
 import asyncio
 import base64
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -280,7 +282,7 @@ class Game:
     async def define_board(self, name: str, definition: Board, progress: Progress | None = None) -> BoardInfo:
         """Define a board, or change it. It is built from all submissions while new ones flow in, and shown when it is
         complete; until then an earlier definition stays. `progress(done, total)` counts segments of the log."""
-        ranker = Ranker(name, definition)
+        Ranker(name, definition)  # raises if it makes no sense
         current = self._state.boards.get(name)
         if current is not None and current.saved.definition == definition and name not in self._state.building:
             return self.board_info(name)
@@ -288,7 +290,6 @@ class Game:
             raise Conflict(f"board {name} is being built; wait until it is ready")
         if current is None and len(self._state.boards) >= self.limits.boards_per_game_max:
             raise LimitExceeded("boards", name, f"a game has at most {self.limits.boards_per_game_max}")
-        del ranker
         self._state.building[name] = 0.0
         self._ready[name] = asyncio.Event()
         boards = {**self._state.definition.boards, name: definition}
@@ -333,8 +334,8 @@ class Game:
                 for instance in self._indexes.of_board(board):
                     self._indexes.touch(instance)
 
-            def follow(seq: int, replay_up_to: Any = replay_up_to, moderations: int = moderations) -> bool:
-                if state.moderations != moderations:
+            def follow(seq: int, done: int, replay_up_to: Any = replay_up_to, before: int = moderations) -> bool:
+                if state.moderations != before:
                     return False
                 replay_up_to(done, seq)
                 state.shadows[name] = board
@@ -345,7 +346,7 @@ class Game:
             while last - done > CATCH_UP_SEGMENTS:
                 await store.read(replay_up_to, done, last)
                 done, last = last, await store.read(store.reader.last_seq)
-            if await store.between_groups(follow):
+            if await store.between_groups(partial(follow, done=done)):
                 break
             self._indexes.forget(self._indexes.of_board(board))
 
@@ -445,7 +446,7 @@ class Game:
     async def remove_player(self, player_id: str) -> int:
         """Erase everything that is kept of a player: submissions, entries, names. How many submissions that were.
 
-        Only that their submission ids were used is remembered, as hashes, so that a late repeat does not bring one back.
+        That their submission ids were used stays known, as hashes, so that a late repeat does not bring one back.
         """
         check_ids([player_id], "player_id", self.limits.id_bytes_max)
 
@@ -491,10 +492,8 @@ class Game:
         """The same, waiting a while for a board that is being built."""
         event = self._ready.get(name)
         if event is not None and name not in self._state.boards:
-            try:
+            with suppress(TimeoutError):  # live_board says how far it is
                 await asyncio.wait_for(event.wait(), LOAD_WAIT_S)
-            except TimeoutError:
-                pass  # live_board says how far it is
         return self.live_board(name)
 
     async def open_instance(self, board: LiveBoard, place: Place) -> Instance | None:

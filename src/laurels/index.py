@@ -68,9 +68,14 @@ class Instance:
 class EntrySource(Protocol):
     """Where the entries of instances are read from."""
 
-    def instance_id(self, board_id: int, place: Place) -> int | None: ...
-    def entries(self, instance_id: int, terms: int) -> Entries: ...
-    def last_instance_id(self) -> int: ...
+    def instance_id(self, board_id: int, place: Place) -> int | None:
+        """The id of an instance, None if the store has none."""
+
+    def entries(self, instance_id: int, terms: int) -> Entries:
+        """All entries of an instance, each with so many terms."""
+
+    def last_instance_id(self) -> int:
+        """The highest id in use."""
 
 
 class Indexes:
@@ -141,7 +146,7 @@ class Indexes:
         total = self.memory_bytes()
         if total <= self._bytes_max:
             return
-        for instance in sorted(list(self._instances.values()), key=lambda instance: instance.used):
+        for instance in sorted(self._instances.values(), key=lambda instance: instance.used):
             with self._lock:
                 if instance.index.pending_count() == 0 and instance not in self._dirty:
                     total -= instance.index.memory_bytes()
@@ -158,7 +163,7 @@ class Indexes:
     def unwritten(self) -> tuple[list[NewInstance], list[Entries]]:
         """All of them, in the order of their keys, and the instances that the store must learn first."""
         changed = []
-        for instance in sorted(list(self._dirty), key=lambda instance: instance.id):
+        for instance in sorted(self._dirty, key=lambda instance: instance.id):
             pending = instance.index.pending()
             if len(pending):
                 changed.append(Entries(instance.id, pending.player_ids, pending.terms, pending.places, pending.removed))

@@ -151,7 +151,7 @@ class Laurels:
     async def define_game(
         self, name: str, definition: GameDefinition | None = None, progress: Progress | None = None
     ) -> Game:
-        """Create a game, or change it: boards that it defines are created or changed, boards that it leaves out stay."""
+        """Create a game, or change it. Boards that it defines are created or changed, those that it leaves out stay."""
         definition = definition or GameDefinition()
         check_ids([name], "game", self.config.limits.id_bytes_max)
         configuration.check_game(definition, self.config.limits)

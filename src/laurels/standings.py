@@ -134,7 +134,7 @@ class BoardInstance:
         if board.ranker.value_term != 0:
             raise InvalidInput("order", list(board.saved.definition.order), "must start with the score for a range")
         for name, bound in (("low", low), ("high", high)):
-            if isinstance(bound, bool) or isinstance(bound, float):
+            if isinstance(bound, bool | float):
                 raise InvalidInput(name, bound, "must be an integer or a Decimal")
         bounds = [scaled([low], term.scale, "low", "the board")[0], scaled([high], term.scale, "high", "the board")[0]]
         first, last = (bounds[1], bounds[0]) if term.descending else (bounds[0], bounds[1])

@@ -1,7 +1,7 @@
 """Laurels without async, for scripts and notebooks: the same names, each waits for its answer.
 
-An event loop runs on a thread of its own; calls are handed to it. Safe to use from several threads. Errors, arguments and
-results are those of `laurels.Laurels`, `laurels.games.Game` and `laurels.standings.BoardInstance`.
+An event loop runs on a thread of its own; calls are handed to it. Safe to use from several threads. Errors, arguments
+and results are those of `laurels.Laurels`, `laurels.games.Game` and `laurels.standings.BoardInstance`.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 """The one interface that every engine implements, and what it guarantees.
 
 Atomicity   A batch is committed whole or not at all. An answer means that it is durable.
-Idempotency A submission_id counts once, for ever. A repeat, at the same moment or after a restart, gets the first answer.
+Idempotency A submission_id counts once, for ever. A repeat, at the same moment or after a restart, gets the first
+            answer.
 Order       The log has one order: the place of a submission grows with its acceptance, and `accepted_at` never runs
             backwards, whatever the machine's clock does. The feed applies submissions in this order.
 Visibility  Nothing is applied before it is durable. A submission is applied before it is acknowledged, so whoever has
@@ -91,13 +92,14 @@ class Effect(Struct, frozen=True, kw_only=True):
 class Outcome(Protocol):
     """What a segment did. Columns are made when asked for, so that a bulk load that asks for nothing pays nothing."""
 
-    def effects(self) -> list[Effect]: ...
+    def effects(self) -> list[Effect]:
+        """By board instance."""
 
 
 @dataclass(slots=True)
 class Accepted:
-    """A batch that is in the log: the place and the instant (microseconds) of each row, whether it was there before, and
-    what the rows did."""
+    """A batch that is in the log: the place and the instant (microseconds) of each row, whether it was there before,
+    and what the rows did."""
 
     places: Sequence[int]
     accepted_at: Sequence[int]

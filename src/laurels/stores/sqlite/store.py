@@ -6,6 +6,7 @@ import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -105,10 +106,8 @@ class SqliteStore:
         self._pool.shutdown(wait=True)
         self.reader.close()
         if not self.read_only:
-            try:
+            with suppress(sqlite3.Error):  # the write-ahead log holds everything; the next opening goes on from it
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            except sqlite3.Error:
-                pass  # the write-ahead log holds everything; the next opening goes on from it
         self._connection.close()
         if self._owner is not None:
             self._owner.release()

@@ -53,7 +53,8 @@ logger = logging.getLogger("laurels.sqlite")
 class Answered(Protocol):
     """Takes the results of requests; called on the writer's thread, once a group."""
 
-    def __call__(self, results: list[tuple[Any, Any]]) -> None: ...
+    def __call__(self, results: list[tuple[Any, Any]]) -> None:
+        """(ticket, result or error) of each."""
 
 
 @dataclass(slots=True)
@@ -556,6 +557,7 @@ class Writer:
             self._feed.written(instances, [])
 
     def write_entries(self, some: Entries) -> None:
+        """Keep changed entries, within a transaction."""
         gone = [
             (some.instance_id, player_id)
             for player_id, removed in zip(some.player_ids, some.removed, strict=True)
