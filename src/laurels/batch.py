@@ -8,17 +8,21 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from decimal import Decimal
+from decimal import Context, Decimal, DecimalException, InvalidOperation, Overflow, Rounded
 from typing import Any, TypeGuard
 
 from laurels.errors import InvalidInput, LimitExceeded, OutOfRange
 from laurels.model import INT64_MAX, INT64_MIN, Dimension, DimensionValue, GameDefinition, Limits, Number
-from laurels.windows import to_us
+from laurels.windows import CALENDAR_RULE, in_calendar, to_us
 
 RESERVED_FIELDS = ("score", "accepted_at", "played_at", "player_id", "submission_id")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 DECIMAL_DIGITS_MAX = 18
 UNDECLARED = Dimension()
+NAME_RULE = "a name has letters, digits, _ . and -, starts with a letter or _, and has at most 64 characters"
+COLUMN_RULE = "must be a column: a list, a numpy array or an Arrow array"
+# Raises for a Decimal that is not plainly within the limits: 18 digits after the point, below 10**18, 19 digits in all.
+PLAIN = Context(prec=19, Emin=0, Emax=17, traps=[Rounded, Overflow, InvalidOperation])
 
 
 @dataclass(slots=True)
@@ -94,51 +98,45 @@ def checked_batch(
     metrics: Mapping[str, Any] | None = None,
 ) -> Batch:
     """A batch from what a caller gave: lists, tuples, numpy arrays or Arrow arrays; a dimension or metric may also be
-    one value for all rows.
+    one value for all rows. A list is always a column; one set for all rows is a `set` or `frozenset`.
 
     Raises InvalidInput, OutOfRange or LimitExceeded that name the field and row. Numbers are int or Decimal.
     """
-    ids = _values(player_ids, "player_ids")
+    ids = _column(player_ids, "player_ids", 1, limits.batch_rows_max)
     rows = len(ids)
-    if rows == 0:
-        raise InvalidInput("player_ids", [], "must have at least one row")
-    if rows > limits.batch_rows_max:
-        raise LimitExceeded("player_ids", rows, f"a batch has at most {limits.batch_rows_max} rows")
     check_ids(ids, "player_ids", limits.id_bytes_max)
     batch = Batch(
         player_ids=ids,
-        scores=_numbers(_column(scores, "scores", rows), "scores", required=True),
+        scores=_numbers(_column(scores, "scores", rows, rows), "scores", required=True),
         submission_ids=_submission_ids(submission_ids, rows, limits),
         played_at=_instants(played_at, rows),
     )
-    if dimensions:
+    if dimensions is not None:
         _check_names(dimensions, "dimensions", limits.dimensions_max)
         for name, values in dimensions.items():
             declared = definition.dimensions.get(name, UNDECLARED)
             batch.dimensions[name] = _dimension(values, f"dimensions.{name}", rows, declared, limits)
-    if metrics:
+    if metrics is not None:
         _check_names(metrics, "metrics", limits.metrics_max)
         for name, values in metrics.items():
             if name in batch.dimensions:
                 raise InvalidInput(f"metrics.{name}", name, "is a dimension of the same submission")
-            column = [values] * rows if _is_one(values) else _column(values, f"metrics.{name}", rows)
-            batch.metrics[name] = _numbers(column, f"metrics.{name}", required=False)
+            if _is_one(values):
+                batch.metrics[name] = [None if values is None else _number(values, f"metrics.{name}")] * rows
+            else:
+                column = _column(values, f"metrics.{name}", rows, rows)
+                batch.metrics[name] = _numbers(column, f"metrics.{name}", required=False)
     return batch
 
 
 def check_ids(ids: Sequence[Any], name: str, bytes_max: int) -> None:
     """Every id is text of 1 to `bytes_max` bytes in UTF-8. Any character may occur."""
-    if not set(map(type, ids)) <= {str}:
-        row = next(row for row, value in enumerate(ids) if type(value) is not str)
-        raise InvalidInput(_at(name, row, ids), ids[row], "must be text")
-    lengths = [*map(len, ids)]
-    if min(lengths, default=1) > 0 and max(lengths, default=1) * 4 <= bytes_max and _encodes(ids):
-        return
-    for row, value in enumerate(ids):
-        if not _encodes([value]):
-            raise InvalidInput(_at(name, row, ids), value, "must be valid Unicode, without lone surrogates")
-        if not 1 <= len(value.encode()) <= bytes_max:
-            raise LimitExceeded(_at(name, row, ids), value, f"must have 1 to {bytes_max} bytes in UTF-8")
+    _check_texts(ids, name, 1, bytes_max)
+
+
+def check_texts(values: Sequence[Any], name: str, bytes_max: int) -> None:
+    """Texts may be empty, unlike ids."""
+    _check_texts(values, name, 0, bytes_max)
 
 
 def checked_dimension(value: Any, name: str, declared: Dimension | None, limits: Limits) -> DimensionValue:
@@ -146,12 +144,32 @@ def checked_dimension(value: Any, name: str, declared: Dimension | None, limits:
     return _dimension_value(value, name, declared or UNDECLARED, limits)
 
 
-def _encodes(ids: Sequence[str]) -> bool:
+def _check_texts(values: Sequence[Any], name: str, least: int, most: int) -> None:
+    if set(map(type, values)) == {str}:
+        whole = "".join(values)
+        lengths = set(map(len, values))
+        if whole.isascii():
+            if least <= min(lengths) and max(lengths) <= most:
+                return
+        elif least <= min(lengths) and max(lengths) * 4 <= most and _bytes(whole) is not None:
+            return
+    for row, value in enumerate(values):
+        if type(value) is not str:
+            raise InvalidInput(_at(name, row, values), value, "must be text")
+        size = _bytes(value)
+        if size is None:
+            raise InvalidInput(_at(name, row, values), value, "must be valid Unicode, without lone surrogates")
+        if not least <= size <= most:
+            rule = f"must have 1 to {most} bytes in UTF-8" if least else f"must have at most {most} bytes in UTF-8"
+            raise LimitExceeded(_at(name, row, values), value, rule)
+
+
+def _bytes(text: str) -> int | None:
+    """The length in UTF-8; None if it can't be written in it."""
     try:
-        "".join(ids).encode()
+        return len(text.encode())
     except UnicodeEncodeError:
-        return False
-    return True
+        return None
 
 
 def _at(name: str, row: int, column: Sequence[Any]) -> str:
@@ -164,39 +182,55 @@ def _is_one(values: Any) -> TypeGuard[Any]:
     return isinstance(values, str | int | Decimal | float | frozenset | set | None)
 
 
-def _values(column: Any, name: str) -> list[Any]:
-    """A column as a list: numpy and pandas by tolist, Arrow by to_pylist."""
-    if isinstance(column, list):
-        return column
+def _column(column: Any, name: str, least: int, most: int) -> list[Any]:
+    """A column of `least` to `most` rows as a list of its own: numpy and pandas by tolist, Arrow by to_pylist."""
+    try:
+        rows = len(column)
+        values = _listed(column) if least <= rows <= most else None
+    except Exception as error:  # whatever an object of another library does, it is not a column
+        raise InvalidInput(name, column, COLUMN_RULE) from error
+    if rows < least == 1:
+        raise InvalidInput(name, rows, "must have at least one row")
+    if not least <= rows <= most:
+        if least == most:
+            raise InvalidInput(name, rows, f"must have as many rows as player_ids: {most}")
+        raise LimitExceeded(name, rows, f"a batch has at most {most} rows")
+    if values is None or len(values) != rows:
+        raise InvalidInput(name, column, COLUMN_RULE)
+    return values
+
+
+def _listed(column: Any) -> list[Any] | None:
+    if type(column) is list:
+        return column.copy()
     for method in ("to_pylist", "tolist"):
         if hasattr(column, method):
             values = getattr(column, method)()
-            if isinstance(values, list):
-                return values
-    if isinstance(column, Sequence) and not isinstance(column, str | bytes | bytearray):
+            return values if type(values) is list else None
+    if isinstance(column, Sequence) and not isinstance(column, str | bytes | bytearray | memoryview):
         return list(column)
-    raise InvalidInput(name, column, "must be a column: a list, a numpy array or an Arrow array")
-
-
-def _column(column: Any, name: str, rows: int) -> list[Any]:
-    values = _values(column, name)
-    if len(values) != rows:
-        raise InvalidInput(name, len(values), f"must have as many rows as player_ids: {rows}")
-    return values
+    return None
 
 
 def _numbers(column: list[Any], name: str, *, required: bool) -> list[Any]:
     kinds = set(map(type, column))
-    if kinds == {int} and min(column) >= INT64_MIN and max(column) <= INT64_MAX:
-        return column
-    for row, value in enumerate(column):
-        if value is None and not required:
-            continue
-        _check_number(value, _at(name, row, column))
-    return column
+    if kinds == {int}:
+        if min(column) >= INT64_MIN and max(column) <= INT64_MAX:
+            return column
+    elif kinds == {Decimal}:
+        try:
+            if all(map(Decimal.is_finite, map(PLAIN.plus, column))):
+                return column
+        except DecimalException:
+            pass  # one of them may be at fault: find it
+    return [
+        None if value is None and not required else _number(value, _at(name, row, column))
+        for row, value in enumerate(column)
+    ]
 
 
-def _check_number(value: Any, name: str) -> None:
+def _number(value: Any, name: str) -> Number:
+    """One number as a plain int or Decimal."""
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         rule = "must be an integer or a Decimal"
         if isinstance(value, float):
@@ -211,51 +245,75 @@ def _check_number(value: Any, name: str) -> None:
             raise OutOfRange(name, value, f"has at most {DECIMAL_DIGITS_MAX} decimal digits and fits 64 bits")
     if not INT64_MIN <= value <= INT64_MAX:
         raise OutOfRange(name, value, f"must be from {INT64_MIN} to {INT64_MAX}")
+    if type(value) in (int, Decimal):
+        return value
+    return int(value) if isinstance(value, int) else Decimal(value)
 
 
 def _submission_ids(column: Any, rows: int, limits: Limits) -> list[str | None]:
     if column is None:
         return [None] * rows
-    values = [
-        str(value) if isinstance(value, uuid.UUID) else value for value in _column(column, "submission_ids", rows)
-    ]
-    given = [value for value in values if value is not None]
-    check_ids(given, "submission_ids", limits.id_bytes_max)
-    for value in given:
+    values = _column(column, "submission_ids", rows, rows)
+    if uuid.UUID in set(map(type, values)):
+        values = [str(value) if type(value) is uuid.UUID else value for value in values]
+    # Where there is none, any text will do for the check, so that errors still count rows from the first.
+    texts = ["-" if value is None else value for value in values]
+    check_ids(texts, "submission_ids", limits.id_bytes_max)
+    for row, value in enumerate(texts):
         if value[0] == "@":
-            raise InvalidInput("submission_id", value, "must not start with @, which marks ids that the server gave")
+            rule = "must not start with @, which marks ids that the server gave"
+            raise InvalidInput(_at("submission_ids", row, texts), value, rule)
     return values
 
 
 def _instants(column: Any, rows: int) -> list[int | None]:
     if column is None:
         return [None] * rows
-    values = _column(column, "played_at", rows)
-    instants: list[int | None] = []
-    for row, value in enumerate(values):
-        if value is not None and (not isinstance(value, datetime) or value.tzinfo is None):
-            raise InvalidInput(_at("played_at", row, values), value, "must be a datetime with a time zone")
-        instants.append(None if value is None else to_us(value))
-    return instants
+    values = _column(column, "played_at", rows, rows)
+    return [
+        None if value is None else _instant(value, _at("played_at", row, values)) for row, value in enumerate(values)
+    ]
 
 
-def _check_names(columns: Mapping[str, Any], kind: str, most: int) -> None:
+def _instant(value: Any, name: str) -> int:
+    try:
+        instant_us = to_us(value) if isinstance(value, datetime) and value.utcoffset() is not None else None
+    except Exception:  # a time zone of another library may do anything
+        instant_us = None
+    if type(instant_us) is not int:
+        raise InvalidInput(name, value, "must be a datetime with a time zone")
+    if not in_calendar(instant_us):
+        raise OutOfRange(name, value, CALENDAR_RULE)
+    return instant_us
+
+
+def _check_names(columns: Any, kind: str, most: int) -> None:
+    if not isinstance(columns, Mapping):
+        raise InvalidInput(kind, columns, "must be columns by name")
     if len(columns) > most:
         raise LimitExceeded(kind, len(columns), f"a submission has at most {most}")
     for name in columns:
         if not isinstance(name, str) or not NAME.fullmatch(name):
-            raise InvalidInput(kind, name, "a name has letters, digits, _ . and -, starts with a letter, at most 64")
+            raise InvalidInput(kind, name, NAME_RULE)
         if name in RESERVED_FIELDS:
             raise InvalidInput(f"{kind}.{name}", name, "is the name of a field that every submission has")
 
 
 def _dimension(values: Any, name: str, rows: int, declared: Dimension, limits: Limits) -> list[DimensionValue | None]:
-    if _is_one(values) or (declared.type == "set" and isinstance(values, list | tuple) and _holds_text(values)):
+    if _is_one(values):
         one = None if values is None else _dimension_value(values, name, declared, limits)
         return [one] * rows
-    column = _column(values, name, rows)
-    if declared.type == "text" and set(map(type, column)) == {str}:
+    column = _column(values, name, rows, rows)
+    kinds = set(map(type, column))
+    if declared.type == "text" and kinds == {str}:
         check_texts(column, name, limits.text_bytes_max)
+        return column
+    if (
+        declared.type in ("text", "integer")
+        and kinds == {int}
+        and min(column) >= INT64_MIN
+        and max(column) <= INT64_MAX
+    ):
         return column
     memo: dict[Any, DimensionValue] = {}
     checked: list[DimensionValue | None] = []
@@ -263,25 +321,18 @@ def _dimension(values: Any, name: str, rows: int, declared: Dimension, limits: L
         if value is None:
             checked.append(None)
             continue
-        key = (type(value), tuple(value) if isinstance(value, list | set) else value)
+        kind = type(value)
         try:
+            key = (kind, tuple(value) if kind in (list, tuple, set, frozenset) else value)
             known = memo.get(key)
-        except TypeError:
-            raise InvalidInput(_at(name, row, column), value, "must be text, an integer or a set of text") from None
+        except Exception:  # it can't be hashed: no value of a dimension
+            known = key = None
         if known is None:
-            known = memo[key] = _dimension_value(value, _at(name, row, column), declared, limits)
+            known = _dimension_value(value, _at(name, row, column), declared, limits)
+            if key is not None:
+                memo[key] = known
         checked.append(known)
     return checked
-
-
-def _holds_text(values: Sequence[Any]) -> bool:
-    """A list of text for a set dimension is one set, a list of lists a column of them."""
-    return all(isinstance(value, str) for value in values)
-
-
-def check_texts(values: Sequence[str], name: str, bytes_max: int) -> None:
-    """Texts may be empty, unlike ids."""
-    check_ids([value for value in values if value], name, bytes_max)
 
 
 def _dimension_value(value: Any, name: str, declared: Dimension, limits: Limits) -> DimensionValue:
@@ -289,23 +340,27 @@ def _dimension_value(value: Any, name: str, declared: Dimension, limits: Limits)
         if not isinstance(value, bool):
             raise InvalidInput(name, value, "must be true or false")
         return value
-    if isinstance(value, int) and not isinstance(value, bool):
-        if declared.type == "set":
-            raise InvalidInput(name, value, "must be a set of text")
+    if declared.type == "integer" or (declared.type == "text" and isinstance(value, int)):
+        if isinstance(value, bool) or not isinstance(value, int):
+            rule = (
+                "must be an integer" if declared.type == "integer" else "must be declared as boolean for true and false"
+            )
+            raise InvalidInput(name, value, rule)
         if not INT64_MIN <= value <= INT64_MAX:
             raise OutOfRange(name, value, f"must be from {INT64_MIN} to {INT64_MAX}")
-        return value
-    if declared.type == "integer":
-        raise InvalidInput(name, value, "must be an integer")
-    if isinstance(value, str) and declared.type != "set":
-        check_texts([value], name, limits.text_bytes_max)
-        return value
-    if declared.type == "set" and isinstance(value, str):
-        value = [value]
+        return int(value)
+    if isinstance(value, str):
+        text = str.__str__(value)  # of an enumeration: its value
+        if declared.type == "text":
+            check_texts([text], name, limits.text_bytes_max)
+            return text
+        value = [text]
     if isinstance(value, list | tuple | set | frozenset):
         if len(value) > limits.set_items_max:
             raise LimitExceeded(name, len(value), f"a set has at most {limits.set_items_max} items")
-        items = list(value)
-        check_ids(items, name, limits.text_bytes_max)
+        items = [str.__str__(item) if isinstance(item, str) else item for item in value]
+        for item in items:
+            check_ids([item], name, limits.text_bytes_max)
         return frozenset(items).difference(declared.none)
-    raise InvalidInput(name, value, "must be text, an integer or a set of text (booleans need a declared dimension)")
+    expected = "a set of text" if declared.type == "set" else "text, an integer or a set of text"
+    raise InvalidInput(name, value, f"must be {expected}")

@@ -5,11 +5,16 @@ and carries every dimension of `partition` and every number that the order and t
 """
 
 import json
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
+from datetime import datetime
+from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation, Overflow
+from itertools import repeat
 from typing import Any, NamedTuple
 
-from laurels.batch import RESERVED_FIELDS, Batch
+import msgspec
+
+from laurels.batch import NAME, NAME_RULE, RESERVED_FIELDS, Batch
 from laurels.errors import InvalidInput, LimitExceeded, NotFound, OutOfRange
 from laurels.model import INT64_MAX, INT64_MIN, Board, Condition, DimensionValue, InstanceName, Number
 from laurels.windows import Periods, from_us
@@ -17,6 +22,7 @@ from laurels.windows import Periods, from_us
 TIME_FIELDS = ("accepted_at", "played_at")
 PARTITION_DIMENSIONS_MAX = 8
 AGGREGATES = ("sum", "count", "min", "max")
+EXACT = Context(prec=60, Emin=-60, Emax=60, traps=[Inexact, InvalidOperation, Overflow])
 
 
 class Term(NamedTuple):
@@ -51,9 +57,11 @@ class Ranker:
 
     def __init__(self, name: str, definition: Board) -> None:
         """Raises InvalidInput, naming the field of the definition, if it makes no sense."""
-        self.name = name
-        self.definition = definition
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            raise InvalidInput("boards", name, NAME_RULE)
         where = f"boards.{name}"
+        self.name = name
+        self.definition = definition = _checked(where, definition)
         self._tests = [_condition(f"{where}.where", key, test) for key, test in definition.where.items()]
         self.partition = definition.partition
         if len(set(self.partition)) != len(self.partition):
@@ -63,14 +71,16 @@ class Ranker:
                 f"{where}.partition", list(self.partition), f"has at most {PARTITION_DIMENSIONS_MAX} dimensions"
             )
         for dimension in self.partition:
-            if dimension in RESERVED_FIELDS:
+            if dimension in RESERVED_FIELDS or not NAME.fullmatch(dimension):
                 raise InvalidInput(f"{where}.partition", dimension, "must be a dimension")
         self.periods = None if definition.window is None else Periods(definition.window, f"{where}.window")
         self.policy = definition.policy
         if definition.of != "score" and self.policy not in ("sum", "min", "max"):
             raise InvalidInput(f"{where}.of", definition.of, "goes with policy sum, min or max")
-        if definition.of in (*TIME_FIELDS, "player_id", "submission_id"):
+        if (definition.of in RESERVED_FIELDS and definition.of != "score") or not NAME.fullmatch(definition.of):
             raise InvalidInput(f"{where}.of", definition.of, "must be score or a metric")
+        if self.policy == "count" and _scale(definition, "score") != 0:
+            raise InvalidInput(f"{where}.scale", definition.scale, "a count has no decimal digits")
         self.terms, self.player_descending = _order(where, definition)
         fields = [term.field for term in self.terms]
         self.tie_terms = max(1, next((i for i, name in enumerate(fields) if name in TIME_FIELDS), len(fields)))
@@ -84,15 +94,16 @@ class Ranker:
         self.value_term = fields.index("score")
         if isinstance(definition.scale, dict):
             for name_of_scale in definition.scale:
-                if name_of_scale not in fields and name_of_scale != definition.of:
-                    raise InvalidInput(f"{where}.scale", name_of_scale, "must be a field that the order names")
+                if name_of_scale in TIME_FIELDS or name_of_scale not in (*fields, definition.of):
+                    raise InvalidInput(f"{where}.scale", name_of_scale, "must be a number that the order names")
 
     # --- writing: columns to routes -------------------------------------------------------------------------
 
     def routes(self, batch: Batch, accepted_at: int, row_offset: int = 0) -> list[Route]:
         """Which instances a batch feeds, with the term values of its rows.
 
-        Row i was accepted at `accepted_at` + i microseconds. Error messages count rows from `row_offset`.
+        Row i was accepted at `accepted_at` + i microseconds, and counts as played then if `played_at` is not given.
+        Error messages count rows from `row_offset`.
         Raises OutOfRange for a number with more digits than the scale, or beyond 64 bits once scaled.
         """
         rows = self._matching(batch)
@@ -118,9 +129,9 @@ class Ranker:
                     return []
                 continue
             rows = [row for row in rows if test(column[row])]
-        needed = [name for name in self._needed() if name != "score"]
-        for name in (*self.partition, *needed):
-            column = _column_of(batch, name)
+        columns: list[Sequence[Any] | None] = [batch.dimensions.get(name) for name in self.partition]
+        columns += [batch.metrics.get(name) for name in self._needed()]
+        for column in columns:
             if column is None:
                 return []
             if None in column:
@@ -128,37 +139,47 @@ class Ranker:
         return rows
 
     def _needed(self) -> list[str]:
+        """The metrics without which a submission does not feed the board."""
         fields = [term.field for term in self.terms if term.field not in TIME_FIELDS]
-        return [self.definition.of if name == "score" else name for name in fields]
+        numbers = [self.definition.of if name == "score" else name for name in fields]
+        return [name for name in numbers if name != "score"]
 
     def _by_partition(self, batch: Batch, rows: Sequence[int]) -> list[tuple[tuple[Any, ...], Sequence[int]]]:
         columns = [batch.dimensions[name] for name in self.partition]
         if all(_is_constant(column) for column in columns):
             return [(tuple(column[0] for column in columns), rows)]
+        if len(rows) < len(batch):
+            columns = [[column[row] for row in rows] for column in columns]
         groups: dict[tuple[Any, ...], list[int]] = {}
-        for row, key in enumerate(zip(*columns, strict=True)):
-            groups.setdefault(key, []).append(row)
-        if len(rows) == len(batch):
-            return list(groups.items())
-        wanted = set(rows)
-        kept = [(key, [row for row in group if row in wanted]) for key, group in groups.items()]
-        return [(key, group) for key, group in kept if group]
-
-    def _by_window(self, rows: Sequence[int], accepted_at: int) -> list[tuple[int | None, Sequence[int]]]:
-        if self.periods is None:
-            return [(None, rows)]
-        first = self.periods.at(accepted_at + rows[0])
-        if first == self.periods.at(accepted_at + rows[-1]):
-            return [] if first is None else [(first.start_us, rows)]
-        groups: dict[int | None, list[int]] = {}
-        for row in rows:
-            span = self.periods.at(accepted_at + row)
-            if span is not None:
-                groups.setdefault(span.start_us, []).append(row)
+        for row, key in zip(rows, zip(*columns, strict=True), strict=True):
+            group = groups.get(key)
+            if group is None:
+                groups[key] = [row]
+            else:
+                group.append(row)
         return list(groups.items())
 
+    def _by_window(self, rows: Sequence[int], accepted_at: int) -> list[tuple[int | None, Sequence[int]]]:
+        """Rows are accepted in order, so those of a window follow each other."""
+        if self.periods is None:
+            return [(None, rows)]
+        parts: list[tuple[int | None, Sequence[int]]] = []
+        at = 0
+        while at < len(rows):
+            instant = accepted_at + rows[at]
+            span = self.periods.at(instant)
+            if span is None:
+                opens = self.periods.start_us
+                if opens is None or opens <= instant:
+                    break
+                at = bisect_left(rows, opens - accepted_at, at)
+                continue
+            end = len(rows) if span.end_us is None else bisect_left(rows, span.end_us - accepted_at, at)
+            parts.append((span.start_us, rows[at:end]))
+            at = end
+        return parts
+
     def _column(self, term: Term, batch: Batch, rows: Sequence[int], accepted_at: int, row_offset: int) -> list[int]:
-        whole = len(rows) == len(batch)
         if term.field == "accepted_at":
             return [accepted_at + row for row in rows]
         if term.field == "played_at":
@@ -170,16 +191,19 @@ class Ranker:
                 return [1] * len(rows)
             name = self.definition.of
         column = batch.scores if name == "score" else batch.metrics[name]
-        values = column if whole else [column[row] for row in rows]
-        return scaled(values, term.scale, name, f"board {self.name}", rows, row_offset)  # type: ignore[arg-type]
+        values = column if len(rows) == len(batch) else [column[row] for row in rows]
+        who = f"board {self.name}"
+        if len(batch) == 1 and row_offset == 0:
+            return scaled(values, term.scale, name if name == "score" else f"metrics.{name}", who)  # type: ignore[arg-type]
+        name = "scores" if name == "score" else f"metrics.{name}"
+        return scaled(values, term.scale, name, who, rows, row_offset)  # type: ignore[arg-type]
 
     # --- reading: names to places, values to numbers --------------------------------------------------------
 
     def place(self, partition: Mapping[str, DimensionValue], instant_us: int) -> Place:
         """The instance with these partition values, in the window that holds an instant.
 
-        Raises InvalidInput for a missing or unknown dimension, NotFound for an instant outside the window's bounds or
-        in a period that is no longer kept.
+        Raises InvalidInput for a missing or unknown dimension, NotFound for an instant outside the window's bounds.
         """
         values = []
         for name in self.partition:
@@ -194,7 +218,7 @@ class Ranker:
             return Place(tuple(values), None)
         span = self.periods.at(instant_us)
         if span is None:
-            raise NotFound("window", self.name, f"{from_us(instant_us).isoformat()} is outside start and end")
+            raise NotFound("window", self.name, "the instant is outside its start and end")
         return Place(tuple(values), span.start_us)
 
     def is_kept(self, place: Place, now_us: int) -> bool:
@@ -266,43 +290,82 @@ def scaled(
     values: Sequence[Number], scale: int, name: str, who: str, rows: Sequence[int] | None = None, row_offset: int = 0
 ) -> list[int]:
     """Exact numbers as integers of 10**-scale. Raises OutOfRange for what has more digits or leaves 64 bits."""
-    if scale == 0 and all(type(value) is int for value in values):
-        return values  # type: ignore[return-value]
-    factor = 10**scale
+    try:
+        return _all_scaled(values, scale)
+    except (DecimalException, ValueError, OverflowError, TypeError):
+        pass  # one of them is at fault: find it
     column = []
     for i, value in enumerate(values):
-        exact = value * factor if isinstance(value, int) else _times_power(value, scale)
-        if exact is None or not INT64_MIN <= exact <= INT64_MAX:
-            rule = (
-                f"{who} keeps {scale} decimal digits"
-                if exact is None
-                else f"{who} holds 64-bit integers of 10**-{scale}"
-            )
-            raise OutOfRange(name if rows is None else f"{name}[{row_offset + rows[i]}]", value, rule)
+        where = name if rows is None else f"{name}[{row_offset + rows[i]}]"
+        if isinstance(value, bool) or not isinstance(value, int | Decimal):
+            raise InvalidInput(where, value, "must be an integer or a Decimal")
+        if isinstance(value, Decimal) and not value.is_finite():
+            raise InvalidInput(where, value, "must be a finite number")
+        exact = value * 10**scale if isinstance(value, int) else _times_power(value, scale)
+        if exact is None:
+            raise OutOfRange(where, value, f"{who} keeps {scale} decimal digits")
+        if not INT64_MIN <= exact <= INT64_MAX:
+            raise OutOfRange(where, value, f"{who} holds 64-bit integers" + (f" of 10**-{scale}" if scale else ""))
         column.append(exact)
     return column
 
 
 def unscaled(value: int, scale: int) -> Number:
     """An integer of 10**-scale as an exact number: int without decimals, else Decimal with `scale` digits."""
-    return value if scale == 0 else Decimal(value).scaleb(-scale)
+    return value if scale == 0 else EXACT.scaleb(Decimal(value), -scale)
+
+
+def _all_scaled(values: Sequence[Number], scale: int) -> list[int]:
+    """The fast way, for plain numbers that all fit. Raises one error or another if some do not."""
+    kinds = set(map(type, values))
+    if kinds <= {int}:
+        column: Sequence[int] = values if scale == 0 else [value * 10**scale for value in values]  # type: ignore
+    elif kinds <= {int, Decimal}:
+        column = list(map(int, map(EXACT.to_integral_exact, map(EXACT.scaleb, map(Decimal, values), repeat(scale)))))
+    else:
+        raise TypeError(kinds)
+    if column and not (min(column) >= INT64_MIN and max(column) <= INT64_MAX):
+        raise OverflowError
+    return column  # type: ignore[return-value]
 
 
 def _times_power(value: Decimal, scale: int) -> int | None:
     """value * 10**scale if it is an integer, exactly; None if digits would be lost. Never rounds, never blows up."""
     sign, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
-    shift = exponent + scale
-    if shift > 40 and any(digits):
+    if not any(digits):
+        return 0
+    if value.adjusted() + scale > 19:
         return 2**64  # beyond 64 bits whatever the digits
-    number = int("".join(map(str, digits)) or "0")
-    if shift >= 0:
-        number *= int(10 ** min(shift, 60))
-    else:
-        number, rest = divmod(number, int(10 ** min(-shift, 60)))
-        if rest:
+    shift = exponent + scale
+    if shift < 0:
+        if any(digits[shift:]):
             return None
+        digits, shift = digits[:shift], 0
+    number = int("".join(map(str, digits))) * int(10**shift)
     return -number if sign else number
+
+
+def _checked(where: str, definition: Board) -> Board:
+    """A definition as it is read back from where it is kept; one made in code has not been checked by its types."""
+    try:
+        plain = msgspec.convert(msgspec.to_builtins(definition, builtin_types=(datetime, Decimal, object)), Board)
+    except msgspec.ValidationError as error:
+        message, _, path = str(error).partition(" - at ")
+        path = path.rpartition(" in ")[2].strip("`").removeprefix("$")  # "`key` in `$.scale`" is about a key
+        value = getattr(definition, path.removeprefix(".").partition(".")[0].partition("[")[0], definition)
+        raise InvalidInput(where + path, value, message[0].lower() + message[1:]) from error
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise InvalidInput(where, definition, f"must be plain data: {error}") from error
+    for name in Board.__struct_fields__:
+        given = getattr(definition, name)
+        try:
+            kept = msgspec.json.decode(msgspec.json.encode(Board(**{name: given})), type=Board)
+        except (TypeError, ValueError, OverflowError, RecursionError):
+            kept = None
+        if kept is None or getattr(kept, name) != getattr(plain, name):
+            raise InvalidInput(f"{where}.{name}", given, "must be plain data that JSON keeps: text, finite numbers")
+    return plain
 
 
 def _order(where: str, definition: Board) -> tuple[tuple[Term, ...], bool]:
@@ -310,6 +373,8 @@ def _order(where: str, definition: Board) -> tuple[tuple[Term, ...], bool]:
     terms: list[Term] = []
     for position, text in enumerate(definition.order):
         name, _, direction = text.partition(" ")
+        if not NAME.fullmatch(name) or direction not in ("", "asc", "desc"):
+            raise InvalidInput(f"{where}.order", text, 'must be like "score desc"')
         descending = direction != "asc"
         if name in [term.field for term in terms]:
             raise InvalidInput(f"{where}.order", list(definition.order), f"names {name} twice")
@@ -334,11 +399,14 @@ def _scale(definition: Board, name: str) -> int:
 
 
 def _column_of(batch: Batch, name: str) -> Sequence[Any] | None:
+    """The values of a field that conditions may name."""
     if name == "score":
         return batch.scores
-    if name in batch.dimensions:
-        return batch.dimensions[name]
-    return batch.metrics.get(name)
+    dimension, metric = batch.dimensions.get(name), batch.metrics.get(name)
+    if dimension is None or metric is None:
+        return metric if dimension is None else dimension
+    # Submissions of several callers committed together: to one it is a dimension, to another a metric.
+    return [one if one is not None else other for one, other in zip(dimension, metric, strict=True)]
 
 
 def _is_constant(column: Sequence[Any]) -> bool:
@@ -348,7 +416,9 @@ def _is_constant(column: Sequence[Any]) -> bool:
 def _condition(where: str, name: str, condition: Any) -> tuple[str, Callable[[Any], bool]]:
     """A field and the test of its value."""
     if name in RESERVED_FIELDS and name != "score":
-        raise InvalidInput(where, name, "conditions are about dimensions, metrics and score")
+        raise InvalidInput(f"{where}.{name}", name, "conditions are about dimensions, metrics and score")
+    if not NAME.fullmatch(name):
+        raise InvalidInput(where, name, "must name a dimension, a metric or score")
     if not isinstance(condition, Condition):
         condition = Condition(eq=condition)
     tests: list[Callable[[Any], bool]] = []
@@ -376,12 +446,15 @@ def _condition(where: str, name: str, condition: Any) -> tuple[str, Callable[[An
         if tests:
             raise InvalidInput(f"{where}.{name}", condition, "exists = false goes with no other condition")
         return name, lambda value: value is None
+    if len(tests) == 1:
+        only = tests[0]
+        return name, lambda value: value is not None and only(value)
     return name, lambda value: value is not None and all(test(value) for test in tests)
 
 
 def _comparison(operator: str, bound: Any) -> Callable[[Any], bool]:
     def is_number(value: Any) -> bool:
-        return isinstance(value, int | Decimal) and not isinstance(value, bool)
+        return type(value) in (int, Decimal)
 
     return {
         "ge": lambda value: is_number(value) and value >= bound,

@@ -89,14 +89,13 @@ class Periods:
         if self._unit == "month" and self._origin_local.day > 28:
             raise InvalidInput(f"{field}.origin", window.origin, "must be on day 1 to 28 for months")
         self._named = self._count == 1 and window.origin is None and self._unit in ("day", "week", "month")
-        self._latest: Span | None = None
+        self._latest: tuple[int, int, Span] | None = None
 
     def at(self, instant_us: int) -> Span | None:
         """The period that holds an instant; None outside start and end, and outside the years 2 to 9998."""
         latest = self._latest
-        if latest is not None and latest.start_us is not None and latest.end_us is not None:
-            if latest.start_us <= instant_us < latest.end_us:
-                return latest
+        if latest is not None and latest[0] <= instant_us < latest[1]:
+            return latest[2]
         if (
             not in_calendar(instant_us)
             or (self.start_us is not None and instant_us < self.start_us)
@@ -110,7 +109,9 @@ class Periods:
             number -= 1
         while instant_us >= self._boundary_us(number + 1):
             number += 1
-        self._latest = span = self.numbered(number)
+        span = self.numbered(number)
+        if span.start_us is not None and span.end_us is not None:
+            self._latest = (span.start_us, span.end_us, span)
         return span
 
     def numbered(self, number: int) -> Span:
@@ -136,7 +137,7 @@ class Periods:
     def _instant(self, moment: datetime | None, field: str) -> int | None:
         if moment is None:
             return None
-        instant_us = to_us(moment if moment.tzinfo is not None else moment.replace(tzinfo=self._zone))
+        instant_us = to_us(moment if moment.utcoffset() is not None else moment.replace(tzinfo=self._zone))
         if not in_calendar(instant_us):
             raise InvalidInput(field, moment, CALENDAR_RULE)
         return instant_us
