@@ -181,6 +181,8 @@ class Ranker:
 
     def _column(self, term: Term, batch: Batch, rows: Sequence[int], accepted_at: int, row_offset: int) -> list[int]:
         if term.field == "accepted_at":
+            if isinstance(rows, range):
+                return list(range(accepted_at + rows.start, accepted_at + rows.stop))
             return [accepted_at + row for row in rows]
         if term.field == "played_at":
             played_at = batch.played_at
@@ -192,6 +194,8 @@ class Ranker:
             name = self.definition.of
         column = batch.scores if name == "score" else batch.metrics[name]
         values = column if len(rows) == len(batch) else [column[row] for row in rows]
+        if term.scale == 0 and set(map(type, values)) == {int}:
+            return values  # type: ignore[return-value]  # 64 bits, as all of a batch
         who = f"board {self.name}"
         if len(batch) == 1 and row_offset == 0:
             return scaled(values, term.scale, name if name == "score" else f"metrics.{name}", who)  # type: ignore[arg-type]
