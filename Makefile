@@ -1,64 +1,82 @@
-# The verbs of this project. `make help` lists them.
+# The verbs of this project; `make help` lists them. PYTHON says which interpreter makes .venv, ARGS goes to the verb's program.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PYTHON ?= python3
+ARGS ?=
+
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 NATIVE := $(wildcard native/src/*.rs) native/Cargo.toml native/Cargo.lock
-ARGS ?=
+RUST_MIN := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' native/Cargo.toml)
 
+# cargo and maturin share one target directory. Both must describe the interpreter in the same way, or each would throw
+# away what the other compiled: the signature is the one that maturin sets.
 export CARGO_TARGET_DIR := $(CURDIR)/target
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
+SIGNATURE = $(shell $(BIN)/python -c 'import struct, sys; print("cpython-%d.%d-%dbit" % (*sys.version_info[:2], 8 * struct.calcsize("P")))')
+CARGO = PYO3_ENVIRONMENT_SIGNATURE=$(SIGNATURE) cargo
 
-.PHONY: help setup tools run test lint format bench soak clean
+# The Rust tests are pure Rust. On Linux they are built as the extension is, which needs no libpython (a Debian without
+# python3-dev has none) and compiles pyo3 once; other linkers want libpython.
+CARGO_TEST = $(CARGO) test --release --locked --manifest-path native/Cargo.toml --tests
+ifeq ($(shell uname -s),Linux)
+CARGO_TEST += --features pyo3/extension-module
+endif
+
+.PHONY: help tools setup run test lint format bench soak clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
 tools:
-	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or newer is missing: install it from https://python.org or your system's packages (Debian: apt-get install python3 python3-venv)"; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is $$($(PYTHON) -V 2>&1): Laurels needs Python 3.11 or newer (say which with make PYTHON=python3.12 ...)"; exit 1; }
-	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "Python's venv module is missing: install it (Debian: apt-get install python3-venv)"; exit 1; }
-	@command -v cargo >/dev/null || { echo "Rust is missing: install it from https://rustup.rs (version 1.88 or newer)"; exit 1; }
-	@command -v cc >/dev/null || command -v gcc >/dev/null || command -v clang >/dev/null || { echo "A C compiler is missing: install one (Debian: apt-get install gcc libc6-dev; macOS: xcode-select --install)"; exit 1; }
+	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or newer is missing: get it from https://www.python.org/downloads/ or your system's packages (Debian: apt-get install python3 python3-venv)" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is $$($(PYTHON) -V 2>&1), and Laurels needs Python 3.11 or newer: get it from https://www.python.org/downloads/ and name it, as in make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "Python's venv module is missing: get it from your system's packages (Debian: apt-get install python3-venv)" >&2; exit 1; }
+	@cargo --version >/dev/null 2>&1 || { echo "Rust is missing: get version $(RUST_MIN) or newer from https://rustup.rs" >&2; exit 1; }
+	@found=$$(rustc --version | cut -d' ' -f2); printf '%s\n' $(RUST_MIN) $$found | sort -V -C || { echo "Rust is $$found, and Laurels needs $(RUST_MIN) or newer: run rustup update, or get it from https://rustup.rs" >&2; exit 1; }
+	@command -v cc >/dev/null || { echo "A C compiler is missing (Rust links with cc): get one from your system's packages (Debian: apt-get install gcc libc6-dev; macOS: xcode-select --install)" >&2; exit 1; }
 
 setup: $(READY) ## set up everything in .venv: dependencies, the native kernel, the package
 
+# pip 25.1 is the first that reads dependency groups. `pip install --editable` builds the kernel with the release profile.
 $(READY): pyproject.toml $(NATIVE) | tools
-	@test -x $(BIN)/python || { echo "making $(VENV)"; $(PYTHON) -m venv $(VENV); }
-	@echo "installing dependencies"; $(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	@echo "setting up $(VENV) (a minute or two the first time)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev
-	@echo "building the native kernel (about a minute the first time)"
-	@VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/maturin develop --quiet --release --extras all
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --editable '.[all]'
 	@touch $(READY)
 
 run: setup ## run the main job: a score file in, exact leaderboards out
 	@$(BIN)/laurels demo $(ARGS)
 
-test: setup ## run all tests
-	cargo test --quiet --release --locked --manifest-path native/Cargo.toml
+test: setup ## run the tests of the kernel and of the package
+	$(CARGO_TEST) --quiet
 	$(BIN)/pytest $(ARGS)
 
 lint: setup ## check style, types, import rules and the native code
+	@cargo fmt --version >/dev/null 2>&1 || { echo "rustfmt is missing: run rustup component add rustfmt" >&2; exit 1; }
+	@cargo clippy --version >/dev/null 2>&1 || { echo "clippy is missing: run rustup component add clippy" >&2; exit 1; }
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 	cargo fmt --manifest-path native/Cargo.toml --check
-	cargo clippy --quiet --locked --manifest-path native/Cargo.toml --all-targets -- -D warnings
+	$(CARGO) clippy --quiet --locked --manifest-path native/Cargo.toml --all-targets -- -D warnings
 
 format: setup ## put everything into shape
-	$(BIN)/ruff check --fix --quiet .
-	$(BIN)/ruff format --quiet .
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
 	cargo fmt --manifest-path native/Cargo.toml
 
 bench: setup ## run every benchmark; each prints JSON on its last line
-	@set -e; for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file $(ARGS); done
+	@set -e; for file in $(sort $(wildcard benchmarks/[a-z]*.py)); do echo "== $$file"; $(BIN)/python $$file $(ARGS); done
 
-soak: setup ## the long campaigns: 10 million random steps of the rank index, many kill -9 during ingest
-	cargo test --release --locked --manifest-path native/Cargo.toml -- --ignored
-	$(BIN)/pytest -m campaign tests/faults $(ARGS)
+soak: setup ## run the long campaigns: 10 million random steps of the rank index, kill -9 again and again
+	$(CARGO_TEST) -- --ignored --nocapture
+	$(BIN)/pytest -m campaign --timeout 0 $(ARGS)
 
-clean: ## remove what was built
-	rm -rf $(VENV) target build dist src/laurels/_native.*.so
+clean: ## remove what was made, .venv too
+	rm -rf $(VENV) target build dist src/laurels/_native.*.so .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find src tests benchmarks -type d -name __pycache__ -prune -exec rm -rf {} +

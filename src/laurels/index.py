@@ -206,6 +206,8 @@ class Indexes:
             with self._lock:
                 self._instances[key] = instance
                 self._loading.pop(key, None)
+                if create:  # it is about to be changed: it must not be evicted before
+                    self._dirty[instance] = None
         self._loaded_bytes += index.memory_bytes()
         if self._loaded_bytes > self._bytes_max // 8:
             self._loaded_bytes = 0
