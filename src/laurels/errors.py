@@ -131,5 +131,8 @@ class ImportFailed(LaurelsError):
 
 def shown(value: Any) -> str:
     """A value as messages show it: its repr, cut to a readable length."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # of a number too long to print, or of somebody's class
+        text = f"<{type(value).__name__}>"
     return text if len(text) <= 80 else text[:77] + "..."

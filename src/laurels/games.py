@@ -282,7 +282,7 @@ class Game:
     async def define_board(self, name: str, definition: Board, progress: Progress | None = None) -> BoardInfo:
         """Define a board, or change it. It is built from all submissions while new ones flow in, and shown when it is
         complete; until then an earlier definition stays. `progress(done, total)` counts segments of the log."""
-        Ranker(name, definition)  # raises if it makes no sense
+        definition = Ranker(name, definition).definition  # raises if it makes no sense
         current = self._state.boards.get(name)
         if current is not None and current.saved.definition == definition and name not in self._state.building:
             return self.board_info(name)

@@ -50,7 +50,7 @@ class Window(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     `origin`, `start` and `end` without an offset are local times of `timezone`.
     """
 
-    every: Annotated[str, Meta(pattern=r"^(day|week|month|[1-9][0-9]{0,5} (minute|hour|day|week|month)s?)$")] | None = (
+    every: Annotated[str, Meta(pattern=r"^(day|week|month|[1-9][0-9]{0,5} (minute|hour|day|week|month)s?)$(?!\n)")] | None = (
         None
     )
     timezone: str = "UTC"
@@ -60,8 +60,8 @@ class Window(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     end: datetime | None = None
 
 
-OrderTerm: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,63}( (asc|desc))?$")]
-Name: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,63}$")]
+OrderTerm: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,63}( (asc|desc))?$(?!\n)")]
+Name: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,63}$(?!\n)")]
 Scale: TypeAlias = Annotated[int, Meta(ge=0, le=18)]
 
 

@@ -61,11 +61,11 @@ async def verify(
         for check in checks.values():
             check.compare(indexes, clock())
 
-    for name in games:
-        await store.load_ids(name)
     for problem in await store.read(store.damage):
         report.wrong(f"file: {problem}")
     try:
+        for name in games:
+            await store.load_ids(name)
         done = await store.read(follow, 0, await store.read(store.reader.last_seq))
         if store.read_only:
             await store.read(finish, done)

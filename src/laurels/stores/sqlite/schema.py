@@ -188,6 +188,8 @@ class Ownership:
         self._path = path.with_name(path.name + "-owner")
         try:
             self._file: IO[bytes] = self._path.open("a+b")
+        except FileNotFoundError as error:
+            raise StoreUnavailable(f"{path}: its folder does not exist") from error
         except OSError as error:
             raise StoreReadOnly(f"{path}: its folder can't be written: {error.strerror}") from error
         if not _lock(self._file):

@@ -1,0 +1,301 @@
+"""What only the embedded engine does: one file, one owner, and what becomes of damage and full disks."""
+
+import asyncio
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from laurels import Laurels
+from laurels.errors import (
+    InvalidInput,
+    StoreDamaged,
+    StoreFull,
+    StoreOwned,
+    StoreReadOnly,
+    StoreUnavailable,
+    StoreVersion,
+)
+
+CONFIG: dict[str, Any] = {"games": {"g": {"boards": {"best": {}, "total": {"policy": "sum"}}}}}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "scores.db"
+
+
+async def fill(path: Path, rows: int = 5_000) -> None:
+    async with Laurels.open(f"sqlite:///{path}", config=CONFIG) as laurels:
+        await laurels.game("g").submit_many([f"p{n:05}" for n in range(rows)], list(range(rows)))
+
+
+# --- owner ------------------------------------------------------------------------------------------------------
+
+
+async def test_second_process_is_told_the_owner(path: Path) -> None:
+    await fill(path, 10)
+    code = (
+        "import asyncio, sys\nfrom laurels import Laurels\n"
+        "async def main():\n"
+        f"    async with Laurels.open('sqlite:///{path}'):\n"
+        "        print('open', flush=True); sys.stdin.read()\n"
+        "asyncio.run(main())\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as owner:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == b"open\n"
+        with pytest.raises(StoreOwned, match=f"process {owner.pid} on .* since"):
+            async with Laurels.open(f"sqlite:///{path}"):
+                pass
+        async with Laurels.open(f"sqlite:///{path}", read_only=True) as laurels:
+            assert await laurels.game("g").board("best").count() == 10
+        owner.communicate()
+    async with Laurels.open(f"sqlite:///{path}") as laurels:  # it has gone: the file is free
+        assert await laurels.game("g").board("best").count() == 10
+    assert not path.with_name("scores.db-owner").exists()
+
+
+async def test_same_process_can_not_open_twice(path: Path) -> None:
+    async with Laurels.open(f"sqlite:///{path}"):
+        with pytest.raises(StoreOwned):
+            async with Laurels.open(f"sqlite:///{path}"):
+                pass
+
+
+async def test_reader_follows_the_writer(path: Path) -> None:
+    await fill(path, 10)
+    url = f"sqlite:///{path}"
+    async with Laurels.open(url) as writer, Laurels.open(url, read_only=True) as reader:
+        board = reader.game("g").board("best")
+        assert await board.count() == 10
+        await writer.game("g").submit("new", 99)
+        assert (await board.entry("new")).entry.rank == 1
+        assert len(await reader.game("g").history("new")) == 1
+        await writer.game("g").ban("new")
+        assert await board.count() == 10
+        assert (await reader.verify()).problems == []
+        with pytest.raises(StoreReadOnly):
+            await reader.game("g").submit("new", 100)
+        with pytest.raises(StoreReadOnly):
+            await reader.game("g").ban("p00001")
+
+
+# --- what can't be opened ---------------------------------------------------------------------------------------
+
+
+async def test_newer_version_is_refused(path: Path) -> None:
+    await fill(path, 10)
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version = 99")
+    db.close()
+    with pytest.raises(StoreVersion, match="newer Laurels .*99"):
+        async with Laurels.open(f"sqlite:///{path}"):
+            pass
+
+
+async def test_another_program_s_file_is_refused(path: Path) -> None:
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE theirs (x)")
+    db.close()
+    before = path.read_bytes()
+    with pytest.raises(StoreVersion, match="not one of Laurels"):
+        async with Laurels.open(f"sqlite:///{path}"):
+            pass
+    assert path.read_bytes() == before
+
+
+async def test_no_database_is_refused(path: Path) -> None:
+    path.write_bytes(b"hello, I am a text file" * 1000)
+    with pytest.raises(StoreDamaged, match="damaged"):
+        async with Laurels.open(f"sqlite:///{path}"):
+            pass
+
+
+@pytest.mark.parametrize("url", ["scores.db", "sqlite://scores.db", "sqlite:///", "redis:///x", "sqlite:/x"])
+async def test_bad_urls(url: str) -> None:
+    with pytest.raises(InvalidInput, match="url"):
+        async with Laurels.open(url):
+            pass
+
+
+async def test_missing_file_read_only(path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="no such file"):
+        async with Laurels.open(f"sqlite:///{path}", read_only=True):
+            pass
+    with pytest.raises(StoreUnavailable):
+        async with Laurels.open(f"sqlite:///{path.parent}/missing/scores.db"):
+            pass
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions are those of POSIX")
+async def test_read_only_file(path: Path) -> None:
+    await fill(path, 10)
+    path.chmod(0o444)
+    code = (
+        "import asyncio, os, sqlite3\nfrom laurels import Laurels\nfrom laurels.errors import StoreReadOnly\n"
+        "if os.getuid() == 0: os.setuid(65534)  # root may write whatever the mode says\n"
+        "async def main():\n"
+        "    try:\n"
+        f"        async with Laurels.open('sqlite:///{path}') as laurels:\n"
+        "            await laurels.game('g').submit('amy', 1)\n"
+        "    except StoreReadOnly as error:\n"
+        "        print('refused', error)\n"
+        f"    async with Laurels.open('sqlite:///{path}', read_only=True) as laurels:\n"
+        "        print(await laurels.game('g').board('best').count())\n"
+        "asyncio.run(main())\n"
+    )
+    if os.getuid() == 0:
+        for folder in (path.parent, *path.parent.parents):
+            if folder.stat().st_uid == 0 and folder.name.startswith(("pytest", "test_")):
+                folder.chmod(0o777)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.stdout.splitlines()[-1:] == ["10"], run.stderr
+    assert "refused" in run.stdout
+
+
+# --- damage -----------------------------------------------------------------------------------------------------
+
+
+async def test_changed_row_of_the_log_is_noticed(path: Path) -> None:
+    await fill(path, 3_000)
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE segments SET rows = replace(rows, '\"p00042\",42,', '\"p00042\",43,') WHERE seq = 1")
+    db.close()
+    async with Laurels.open(f"sqlite:///{path}") as laurels:
+        problems = (await laurels.verify()).problems
+        assert any("segment 1" in problem and "checksum" in problem for problem in problems)
+        with pytest.raises(StoreDamaged, match="segment 1"):
+            await laurels.game("g").history("p00042")
+        assert (await laurels.game("g").history("p02999")).items[0].score == 2_999  # what can be read, is
+
+
+async def test_changed_entry_is_noticed(path: Path) -> None:
+    await fill(path, 100)
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE entries SET term1 = 1000 WHERE player_id = 'p00007' AND instance = 1")
+    db.close()
+    async with Laurels.open(f"sqlite:///{path}") as laurels:
+        problems = (await laurels.verify()).problems
+        assert any("p00007" in problem for problem in problems)
+
+
+async def test_damaged_page_is_said(path: Path) -> None:
+    await fill(path, 20_000)
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        for at in range(size // 2, size, 4_096 * 16):
+            file.seek(at)
+            file.write(b"\xff" * 4_096)
+    with pytest.raises(StoreDamaged):
+        async with Laurels.open(f"sqlite:///{path}") as laurels:
+            report = await laurels.verify()
+            assert report.problems
+            await laurels.game("g").board("best").top(10)
+            await laurels.game("g").board("total").top(10)
+            raise StoreDamaged(str(report.problems[0]))  # reads may be lucky; verify never is
+
+
+# --- full disk --------------------------------------------------------------------------------------------------
+
+
+async def test_full_disk(path: Path) -> None:
+    await fill(path, 2_000)
+    acknowledged = []
+    async with Laurels.open(f"sqlite:///{path}") as laurels:
+        game = laurels.game("g")
+        store: Any = laurels._store
+        database = store._writer.database
+        pages = database.execute("PRAGMA page_count").fetchone()[0]
+        await store.between_groups(lambda seq: database.execute(f"PRAGMA max_page_count = {pages + 8}"))
+        with pytest.raises(StoreFull, match="no space left"):
+            for number in range(10_000):
+                await game.submit_many([f"q{number}-{n}" for n in range(100)], [number] * 100, submission_ids=[
+                    f"{number}-{n}" for n in range(100)])
+                acknowledged.append(number)
+        # Reads go on, and tell nothing that is not safe.
+        assert await game.board("best").count() == 2_000 + 100 * len(acknowledged)
+        assert len(await game.history("p00001")) == 1
+        refused = len(acknowledged)
+        with pytest.raises(StoreFull):
+            await game.submit_many([f"q{refused}-{n}" for n in range(100)], [1] * 100)
+        # There is space again: it goes on, and the repeat of what failed counts once.
+        await store.between_groups(lambda seq: database.execute("PRAGMA max_page_count = 1000000"))
+        retried = await game.submit_many([f"q{refused}-{n}" for n in range(100)], [refused] * 100, submission_ids=[
+            f"{refused}-{n}" for n in range(100)])
+        assert not any(retried.repeated)
+        assert len(await game.history(f"q{refused}-5")) == 1
+        assert (await laurels.verify()).problems == []
+    async with Laurels.open(f"sqlite:///{path}") as laurels:
+        assert await laurels.game("g").board("best").count() == 2_100 + 100 * len(acknowledged)
+        assert (await laurels.verify()).problems == []
+
+
+# --- the file in other hands ------------------------------------------------------------------------------------
+
+
+async def test_views_show_plain_tables(path: Path) -> None:
+    async with Laurels.open(f"sqlite:///{path}", config=CONFIG) as laurels:
+        game = laurels.game("g")
+        answer = await game.submit("amy", 7, submission_id="mine")
+        given = await game.submit("bob", 5)
+    db = sqlite3.connect(path)
+    rows = db.execute("SELECT game, submission_id, player_id, score FROM submissions ORDER BY place").fetchall()
+    assert rows == [("g", answer.submission_id, "amy", 7), ("g", given.submission_id, "bob", 5)]
+    standings = db.execute("SELECT game, player_id, term1 FROM standings WHERE board = 'best' ORDER BY term1 DESC")
+    assert standings.fetchall() == [("g", "amy", 7), ("g", "bob", 5)]
+    db.close()
+
+
+async def test_compact_keeps_everything(path: Path) -> None:
+    await fill(path, 5_000)
+    async with Laurels.open(f"sqlite:///{path}") as laurels:
+        await laurels.game("g").drop_board("total")
+        await laurels.compact()
+        assert (await laurels.verify()).problems == []
+        assert await laurels.game("g").board("best").count() == 5_000
+
+
+async def test_ids_move_into_runs_and_are_found_there(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("laurels.stores.sqlite.writer.IDS_IN_MEMORY_MAX", 500)
+    ids = [f"id-{n * 7919 % 20_000}" for n in range(20_000)]
+    async with Laurels.open(f"sqlite:///{path}", config=CONFIG) as laurels:
+        game = laurels.game("g")
+        for start in range(0, 20_000, 1_000):
+            players = [f"p{n % 50}" for n in range(1_000)]
+            await game.submit_many(players, [1] * 1_000, submission_ids=ids[start : start + 1_000])
+            await asyncio.sleep(0.1)  # idle for long enough to write behind
+        again = await game.submit_many(["x"] * 20_000, [5] * 20_000, submission_ids=ids)
+        assert all(again.repeated)
+        assert (await laurels.verify()).problems == []
+    db = sqlite3.connect(path)
+    runs = db.execute("SELECT count(*), sum(size) FROM id_runs").fetchone()
+    assert 1 <= runs[0] <= 6
+    assert runs[1] >= 15_000
+    db.close()
+    async with Laurels.open(f"sqlite:///{path}") as laurels:
+        again = await laurels.game("g").submit_many(["x"] * 20_000, [5] * 20_000, submission_ids=ids)
+        assert all(again.repeated)
+        assert (await laurels.game("g").submission("id-7")).submission_id == "id-7"
+
+
+async def test_old_answers_go_and_repeats_still_do_not_count(path: Path, clock: Any) -> None:
+    async with Laurels.open(f"sqlite:///{path}", config=CONFIG, clock=clock) as laurels:
+        first = await laurels.game("g").submit("amy", 10, submission_id="once")
+        assert first.changes
+    clock.advance(days=31)
+    async with Laurels.open(f"sqlite:///{path}", clock=clock) as laurels:
+        game = laurels.game("g")
+        await game.submit("bob", 1)
+        store: Any = laurels._store
+        for _ in range(100):
+            if store.reader.effects(1) is None:
+                break
+            await asyncio.sleep(0.05)
+        late = await game.submit("amy", 10, submission_id="once")
+        assert (late.accepted_at, late.score, late.changes) == (first.accepted_at, 10, [])
+        assert (await game.board("total").entry("amy")).entry.score == 10
