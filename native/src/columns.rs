@@ -61,9 +61,8 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Texts {
         } else if column.is_instance_of::<PyString>() {
             return Err(PyTypeError::new_err("ids must be a list of texts, not one text"));
         } else {
-            let sequence = column
-                .cast::<PySequence>()
-                .map_err(|_| PyTypeError::new_err("ids must be a list of texts"))?;
+            let sequence =
+                column.cast::<PySequence>().map_err(|_| PyTypeError::new_err("ids must be a list of texts"))?;
             for value in sequence.try_iter()? {
                 texts.push(&value?)?;
             }

@@ -154,21 +154,13 @@ impl IdRun {
 
     /// Chunks as (first key, keys, places), all big-endian bytes.
     #[getter]
-    fn chunks<'py>(
-        &self,
-        py: Python<'py>,
-    ) -> Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+    fn chunks<'py>(&self, py: Python<'py>) -> Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
         self.entries
             .chunks(CHUNK_KEYS)
             .map(|chunk| {
                 let keys: Vec<u8> = chunk.iter().flat_map(|(key, _)| key.to_be_bytes()).collect();
-                let places: Vec<u8> =
-                    chunk.iter().flat_map(|(_, place)| place.to_be_bytes()).collect();
-                (
-                    PyBytes::new(py, &keys[..16]),
-                    PyBytes::new(py, &keys),
-                    PyBytes::new(py, &places),
-                )
+                let places: Vec<u8> = chunk.iter().flat_map(|(_, place)| place.to_be_bytes()).collect();
+                (PyBytes::new(py, &keys[..16]), PyBytes::new(py, &keys), PyBytes::new(py, &places))
             })
             .collect()
     }
@@ -246,9 +238,7 @@ impl SubmissionIds {
                 places[row] = place;
                 continue;
             }
-            candidates.extend(
-                inner.runs.iter().filter(|run| run.may_hold(key)).map(|run| (row, run.number)),
-            );
+            candidates.extend(inner.runs.iter().filter(|run| run.may_hold(key)).map(|run| (row, run.number)));
         }
         Ok((places, candidates))
     }
@@ -288,13 +278,7 @@ impl SubmissionIds {
     }
 
     /// Take up a run that the store has kept.
-    fn add_run(
-        &self,
-        number: i64,
-        least: [u8; 16],
-        greatest: [u8; 16],
-        filter: &[u8],
-    ) -> PyResult<()> {
+    fn add_run(&self, number: i64, least: [u8; 16], greatest: [u8; 16], filter: &[u8]) -> PyResult<()> {
         let (words, rest) = filter.as_chunks::<8>();
         if !rest.is_empty() || words.is_empty() || words.len() % BLOCK_WORDS != 0 {
             return Err(PyValueError::new_err("a filter has whole blocks of 64 bytes"));
@@ -317,15 +301,9 @@ impl SubmissionIds {
                 let (keys, rest) = keys.as_chunks::<16>();
                 let (places, more) = places.as_chunks::<8>();
                 if !rest.is_empty() || !more.is_empty() || keys.len() != places.len() {
-                    return Err(PyValueError::new_err(
-                        "a chunk has 16 bytes a key and 8 bytes a place",
-                    ));
+                    return Err(PyValueError::new_err("a chunk has 16 bytes a key and 8 bytes a place"));
                 }
-                entries.extend(
-                    keys.iter()
-                        .zip(places)
-                        .map(|(k, p)| (u128::from_be_bytes(*k), i64::from_be_bytes(*p))),
-                );
+                entries.extend(keys.iter().zip(places).map(|(k, p)| (u128::from_be_bytes(*k), i64::from_be_bytes(*p))));
             }
             Ok(IdRun::from_entries(entries))
         })

@@ -129,29 +129,9 @@ pub trait AnyIndex: Send + Sync {
     fn len(&self) -> usize;
     fn memory_bytes(&self) -> usize;
     fn clear(&mut self);
-    fn load(
-        &mut self,
-        table: &PlayerTable,
-        players: &[u32],
-        terms: &[Vec<i64>],
-        places: &[i64],
-    ) -> Result<(), usize>;
-    fn apply(
-        &mut self,
-        table: &PlayerTable,
-        player: u32,
-        terms: &[Vec<i64>],
-        row: usize,
-        place: i64,
-    ) -> Effect;
-    fn merge(
-        &mut self,
-        table: &PlayerTable,
-        player: u32,
-        terms: &[Vec<i64>],
-        row: usize,
-        place: i64,
-    ) -> bool;
+    fn load(&mut self, table: &PlayerTable, players: &[u32], terms: &[Vec<i64>], places: &[i64]) -> Result<(), usize>;
+    fn apply(&mut self, table: &PlayerTable, player: u32, terms: &[Vec<i64>], row: usize, place: i64) -> Effect;
+    fn merge(&mut self, table: &PlayerTable, player: u32, terms: &[Vec<i64>], row: usize, place: i64) -> bool;
     fn remove(&mut self, player: u32, place: i64) -> bool;
     fn value_term(&self) -> usize;
     /// Whether a submission at a place is newer than what a player's entry reflects.
@@ -240,8 +220,7 @@ impl<const W: usize> Index<W> {
         };
         if counts && self.spec.policy.adds() {
             // `sum_overflow` was asked first; should a caller have left it out, the sum stops at the end of the range.
-            new[at] =
-                self.spec.word(at, self.value_of(old).saturating_add(self.value_of(&new)));
+            new[at] = self.spec.word(at, self.value_of(old).saturating_add(self.value_of(&new)));
         }
         counts.then_some(new)
     }
@@ -285,12 +264,10 @@ impl<const W: usize> Index<W> {
         let key: Key<W> = std::array::from_fn(|term| self.spec.word(term, terms[term]));
         let ids = self.ids(table);
         self.tree
-            .partition(|other, player| {
-                match other.cmp(&key).then_with(|| ids.compare(player, id)) {
-                    Ordering::Less => true,
-                    Ordering::Equal => through,
-                    Ordering::Greater => false,
-                }
+            .partition(|other, player| match other.cmp(&key).then_with(|| ids.compare(player, id)) {
+                Ordering::Less => true,
+                Ordering::Equal => through,
+                Ordering::Greater => false,
             })
             .0
     }
@@ -315,13 +292,7 @@ impl<const W: usize> AnyIndex for Index<W> {
     }
 
     /// Err with the row of a player who occurs twice.
-    fn load(
-        &mut self,
-        table: &PlayerTable,
-        players: &[u32],
-        terms: &[Vec<i64>],
-        places: &[i64],
-    ) -> Result<(), usize> {
+    fn load(&mut self, table: &PlayerTable, players: &[u32], terms: &[Vec<i64>], places: &[i64]) -> Result<(), usize> {
         let mut seen = vec![false; table.len()];
         for (row, &player) in players.iter().enumerate() {
             if std::mem::replace(&mut seen[player as usize], true) {
@@ -330,11 +301,8 @@ impl<const W: usize> AnyIndex for Index<W> {
         }
         drop(seen);
         let ids = self.ids(table);
-        let mut entries: Vec<(Key<W>, u32, i64)> = players
-            .iter()
-            .enumerate()
-            .map(|(row, &player)| (self.key(terms, row), player, places[row]))
-            .collect();
+        let mut entries: Vec<(Key<W>, u32, i64)> =
+            players.iter().enumerate().map(|(row, &player)| (self.key(terms, row), player, places[row])).collect();
         let order = |a: &(Key<W>, u32, i64), b: &(Key<W>, u32, i64)| {
             a.0.cmp(&b.0).then_with(|| ids.compare(a.1, table.id(b.1)))
         };
@@ -346,14 +314,7 @@ impl<const W: usize> AnyIndex for Index<W> {
         Ok(())
     }
 
-    fn apply(
-        &mut self,
-        table: &PlayerTable,
-        player: u32,
-        terms: &[Vec<i64>],
-        row: usize,
-        place: i64,
-    ) -> Effect {
+    fn apply(&mut self, table: &PlayerTable, player: u32, terms: &[Vec<i64>], row: usize, place: i64) -> Effect {
         let key = self.key(terms, row);
         let ids = self.ids(table);
         let Some(spot) = self.tree.find(player) else {
@@ -372,14 +333,7 @@ impl<const W: usize> AnyIndex for Index<W> {
         }
     }
 
-    fn merge(
-        &mut self,
-        table: &PlayerTable,
-        player: u32,
-        terms: &[Vec<i64>],
-        row: usize,
-        place: i64,
-    ) -> bool {
+    fn merge(&mut self, table: &PlayerTable, player: u32, terms: &[Vec<i64>], row: usize, place: i64) -> bool {
         let key = self.key(terms, row);
         let ids = self.ids(table);
         let Some(spot) = self.tree.find(player) else {
@@ -394,8 +348,7 @@ impl<const W: usize> AnyIndex for Index<W> {
             // Of two equal values the one that stands better in the order, so that every order of merging agrees.
             Policy::Min => (self.value_of(&key), &key) < (self.value_of(old), old),
             Policy::Max => {
-                (self.value_of(old), &key) < (self.value_of(&key), old)
-                    || self.value_of(&key) > self.value_of(old)
+                (self.value_of(old), &key) < (self.value_of(&key), old) || self.value_of(&key) > self.value_of(old)
             }
         };
         if wins {
@@ -423,9 +376,9 @@ impl<const W: usize> AnyIndex for Index<W> {
         let mut sums: HashMap<u32, i64, foldhash::fast::RandomState> = HashMap::default();
         for (row, (&player, &value)) in players.iter().zip(values).enumerate() {
             let Some(player) = player else { continue };
-            let sum = sums.entry(player).or_insert_with(|| {
-                self.tree.find(player).map_or(0, |spot| self.value_of(self.tree.key(spot)))
-            });
+            let sum = sums
+                .entry(player)
+                .or_insert_with(|| self.tree.find(player).map_or(0, |spot| self.value_of(self.tree.key(spot))));
             match sum.checked_add(value) {
                 Some(next) => *sum = next,
                 None => return Some(row),
@@ -487,11 +440,10 @@ impl<const W: usize> AnyIndex for Index<W> {
             changed.truncate(limit);
         }
         changed.sort_unstable_by(by_id);
-        let mut columns =
-            PendingColumns { terms: vec![Vec::with_capacity(changed.len()); W], ..Default::default() };
+        let mut columns = PendingColumns { terms: vec![Vec::with_capacity(changed.len()); W], ..Default::default() };
         for (player, change) in changed {
-            let key = (!change.removed)
-                .then(|| *self.tree.key(self.tree.find(player).expect("a changed entry is there")));
+            let key =
+                (!change.removed).then(|| *self.tree.key(self.tree.find(player).expect("a changed entry is there")));
             for (term, column) in columns.terms.iter_mut().enumerate() {
                 column.push(key.map_or(0, |key| self.spec.value(term, key[term])));
             }

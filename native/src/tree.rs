@@ -290,8 +290,7 @@ impl<const W: usize> Tree<W> {
             .iter()
             .map(|group| {
                 size_of::<Group<W>>()
-                    + (group.leaves.capacity() + group.counts.capacity() + group.starts.capacity())
-                        * 4
+                    + (group.leaves.capacity() + group.counts.capacity() + group.starts.capacity()) * 4
                     + group.separators.capacity() * size_of::<Separator<W>>()
             })
             .sum();
@@ -431,9 +430,8 @@ impl<const W: usize> Tree<W> {
     /// Add an entry of a player who has none; where it is now.
     pub fn insert(&mut self, key: Key<W>, player: u32, place: i64, ids: Ids) -> Spot {
         let id = ids.players.id(player);
-        let (_, spot) = self.partition(|other, number| {
-            other.cmp(&key).then_with(|| ids.compare(number, id)) == Ordering::Less
-        });
+        let (_, spot) =
+            self.partition(|other, number| other.cmp(&key).then_with(|| ids.compare(number, id)) == Ordering::Less);
         self.insert_at(spot, key, player, place);
         if self.leaves[spot.leaf as usize].len() > LEAF_MAX {
             self.make_room(spot.leaf, ids);
@@ -457,12 +455,10 @@ impl<const W: usize> Tree<W> {
         let player = leaf.players[spot.at];
         let entry = (&key, player);
         // Most changes of a score move an entry far; one that stays between its neighbours is written in place.
-        let after_previous = spot.at > 0
-            && ids.entries((&leaf.keys[spot.at - 1], leaf.players[spot.at - 1]), entry)
-                == Ordering::Less;
+        let after_previous =
+            spot.at > 0 && ids.entries((&leaf.keys[spot.at - 1], leaf.players[spot.at - 1]), entry) == Ordering::Less;
         let before_next = spot.at + 1 < leaf.len()
-            && ids.entries(entry, (&leaf.keys[spot.at + 1], leaf.players[spot.at + 1]))
-                == Ordering::Less;
+            && ids.entries(entry, (&leaf.keys[spot.at + 1], leaf.players[spot.at + 1])) == Ordering::Less;
         if after_previous && before_next {
             let leaf = &mut self.leaves[spot.leaf as usize];
             leaf.keys[spot.at] = key;
@@ -495,11 +491,7 @@ impl<const W: usize> Tree<W> {
     }
 
     /// Fill an empty tree with entries that are in order.
-    pub fn fill(
-        &mut self,
-        entries: impl ExactSizeIterator<Item = (Key<W>, u32, i64)>,
-        players: usize,
-    ) {
+    pub fn fill(&mut self, entries: impl ExactSizeIterator<Item = (Key<W>, u32, i64)>, players: usize) {
         self.clear();
         let total = entries.len();
         if total == 0 {
@@ -523,8 +515,7 @@ impl<const W: usize> Tree<W> {
             .step_by(per_group)
             .enumerate()
             .map(|(order, first)| {
-                let numbers: Vec<u32> =
-                    (first..leaves.min(first + per_group)).map(|n| n as u32).collect();
+                let numbers: Vec<u32> = (first..leaves.min(first + per_group)).map(|n| n as u32).collect();
                 let mut group = Group {
                     counts: numbers.iter().map(|&n| self.leaves[n as usize].len() as u32).collect(),
                     starts: vec![0; numbers.len()],
@@ -815,8 +806,7 @@ impl<const W: usize> Tree<W> {
 
     fn starts_of(&self, leaf: u32) -> u32 {
         let words = self.start_words.expect("a dense board counts starts");
-        (0..self.leaves[leaf as usize].len()).filter(|&at| self.is_start(leaf, at, words)).count()
-            as u32
+        (0..self.leaves[leaf as usize].len()).filter(|&at| self.is_start(leaf, at, words)).count() as u32
     }
 
     fn is_start(&self, leaf: u32, at: usize, words: usize) -> bool {
@@ -886,8 +876,7 @@ impl<const W: usize> Tree<W> {
                 if leaf.len() != group.counts[slot] as usize || leaf.len() > LEAF_MAX {
                     return fail("a leaf's count is wrong");
                 }
-                if leaf.keys.len() != leaf.len()
-                    || leaf.places.len() != if self.keeps_places { leaf.len() } else { 0 }
+                if leaf.keys.len() != leaf.len() || leaf.places.len() != if self.keeps_places { leaf.len() } else { 0 }
                 {
                     return fail("a leaf's columns differ in length");
                 }
@@ -913,8 +902,7 @@ impl<const W: usize> Tree<W> {
                         }
                         if at == 0
                             && let Some(before) = previous
-                            && ids.entries((&before.0, before.1), (&separator.0, separator.1))
-                                != Ordering::Less
+                            && ids.entries((&before.0, before.1), (&separator.0, separator.1)) != Ordering::Less
                         {
                             return fail("an entry stands above the next leaf's separator");
                         }

@@ -50,9 +50,9 @@ class Window(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     `origin`, `start` and `end` without an offset are local times of `timezone`.
     """
 
-    every: Annotated[str, Meta(pattern=r"^(day|week|month|[1-9][0-9]{0,5} (minute|hour|day|week|month)s?)$(?!\n)")] | None = (
-        None
-    )
+    every: (
+        Annotated[str, Meta(pattern=r"^(day|week|month|[1-9][0-9]{0,5} (minute|hour|day|week|month)s?)$(?!\n)")] | None
+    ) = None
     timezone: str = "UTC"
     origin: datetime | None = None
     keep: Annotated[int, Meta(ge=0, le=100_000)] | None = None

@@ -222,7 +222,10 @@ async def test_month_window_zone(url: str, zone: str) -> None:
     code = f"import asyncio, {__name__} as t; asyncio.run(t.check_windows({url!r}))"
     run = subprocess.run(
         [sys.executable, "-c", "import sys; exec(sys.stdin.read())"],
-        input=code.replace(f"import asyncio, {__name__} as t", f"import asyncio, runpy\nt = type('t', (), runpy.run_path({__file__!r}))"),
+        input=code.replace(
+            f"import asyncio, {__name__} as t",
+            f"import asyncio, runpy\nt = type('t', (), runpy.run_path({__file__!r}))",
+        ),
         env={"TZ": zone, "PATH": ""},
         capture_output=True,
         text=True,
@@ -239,7 +242,8 @@ async def check_windows(url: str) -> None:
         return (now[0] - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
     boards = {
-        every: {"window": {"every": every, "timezone": "Europe/Berlin"}, "policy": "count"} for every in ("day", "month")
+        every: {"window": {"every": every, "timezone": "Europe/Berlin"}, "policy": "count"}
+        for every in ("day", "month")
     }
     async with Laurels.open(url, config=game_of(**boards), clock=clock) as laurels:
         game = laurels.game("g")
@@ -247,8 +251,12 @@ async def check_windows(url: str) -> None:
             start = day.replace(tzinfo=berlin).astimezone(UTC)
             end = (day + timedelta(days=1)).replace(tzinfo=berlin).astimezone(UTC)
             assert end - start == timedelta(hours=hours)
-            for name, instant in (("before", start - timedelta(seconds=1)), ("first", start + timedelta(seconds=1)),
-                                  ("last", end - timedelta(seconds=1)), ("after", end + timedelta(seconds=1))):
+            for name, instant in (
+                ("before", start - timedelta(seconds=1)),
+                ("first", start + timedelta(seconds=1)),
+                ("last", end - timedelta(seconds=1)),
+                ("after", end + timedelta(seconds=1)),
+            ):
                 now[0] = instant
                 await game.submit(name, 1)
             board = game.board("day", at=start)
@@ -297,7 +305,11 @@ async def test_yarg_two_bests(url: str) -> None:
     )
     async with Laurels.open(url, config=config) as laurels:
         game = laurels.game("g")
-        for instrument, score, percent in (("guitar", 120000, "91.0"), ("guitar", 118000, "99.5"), ("keys", 130000, "80")):
+        for instrument, score, percent in (
+            ("guitar", 120000, "91.0"),
+            ("guitar", 118000, "99.5"),
+            ("keys", 130000, "80"),
+        ):
             play = {"track_id": "t", "instrument": instrument}
             await game.submit("amy", score, dimensions=play, metrics={"percent": Decimal(percent)})
         by_score = (await game.board("score", track_id="t", instrument="guitar").top())[0]

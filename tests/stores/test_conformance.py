@@ -111,7 +111,13 @@ async def test_id_of_the_server_finds_its_submission_only(url: str) -> None:
         game = laurels.game("g")
         answer = await game.submit("amy", 1)
         assert (await game.submission(answer.submission_id)).player_id == "amy"
-        for wrong in ("@", "@zz", "@ffffff", answer.submission_id.replace("@", "@0"), answer.submission_id.upper() + "0"):
+        for wrong in (
+            "@",
+            "@zz",
+            "@ffffff",
+            answer.submission_id.replace("@", "@0"),
+            answer.submission_id.upper() + "0",
+        ):
             with pytest.raises(NotFound):
                 await game.submission(wrong)
         with pytest.raises(NotFound):
@@ -303,7 +309,9 @@ async def test_board_defined_later_covers_everything(url: str) -> None:
     async with Laurels.open(url, config=CONFIG) as laurels:
         game = laurels.game("g")
         for _ in range(20):
-            await game.submit_many([f"p{rng.randrange(300)}" for _ in range(500)], [rng.randrange(1000) for _ in range(500)])
+            await game.submit_many(
+                [f"p{rng.randrange(300)}" for _ in range(500)], [rng.randrange(1000) for _ in range(500)]
+            )
         done = asyncio.Event()
         seen: list[tuple[int, int]] = []
 
@@ -361,9 +369,18 @@ async def test_definitions_come_from_the_configuration_too(url: str) -> None:
 async def test_sets_and_partitions(url: str) -> None:
     async with Laurels.open(url, config=CONFIG) as laurels:
         game = laurels.game("g")
-        for player, modifiers in (("a", ["x", "y"]), ("b", {"y", "x"}), ("c", frozenset()), ("d", None), ("e", ["none"])):
+        for player, modifiers in (
+            ("a", ["x", "y"]),
+            ("b", {"y", "x"}),
+            ("c", frozenset()),
+            ("d", None),
+            ("e", ["none"]),
+        ):
             await game.submit(player, 1, dimensions={"track": "t", "modifiers": modifiers})
-        assert [e.player_id for e in await game.board("songs", track="t", modifiers=("y", "x", "y")).top()] == ["a", "b"]
+        assert [e.player_id for e in await game.board("songs", track="t", modifiers=("y", "x", "y")).top()] == [
+            "a",
+            "b",
+        ]
         assert [e.player_id for e in await game.board("songs", track="t", modifiers=[]).top()] == ["c", "e"]
         assert await game.board("songs", track="unknown", modifiers=[]).top() == []
         assert sorted(info.entries for info in await game.instances("songs")) == [2, 2]
@@ -404,7 +421,11 @@ async def test_range_friends_histogram(url: str) -> None:
         assert await board.range(500, 600) == []
         assert await board.range(12, 10) == []
         friends = await board.players(["p199", "p000", "nobody", "p198", "p000"])
-        assert [(f.rank, f.position, f.entry.player_id) for f in friends] == [(1, 1, "p198"), (1, 2, "p199"), (3, 3, "p000")]
+        assert [(f.rank, f.position, f.entry.player_id) for f in friends] == [
+            (1, 1, "p198"),
+            (1, 2, "p199"),
+            (3, 3, "p000"),
+        ]
         assert friends[2].entry.rank == 199
         buckets = await board.histogram(10)
         assert [(b.low, b.high, b.count) for b in buckets] == [(n, n + 9, 20) for n in range(0, 100, 10)]
@@ -423,7 +444,11 @@ async def test_cursors_are_bound_to_their_board(url: str) -> None:
         game = laurels.game("g")
         await game.submit_many(["a", "b", "c"], [1, 2, 3])
         cursor = (await game.board("best").page(1)).next
-        for other in (game.board("total"), game.board("songs", track="t", modifiers=[]), laurels.game("other").board("best")):
+        for other in (
+            game.board("total"),
+            game.board("songs", track="t", modifiers=[]),
+            laurels.game("other").board("best"),
+        ):
             with pytest.raises(InvalidCursor):
                 await other.page(1, cursor=cursor)
         for broken in ("", "x", cursor[:-2], cursor[::-1], "ünï", cursor + "A"):

@@ -214,8 +214,11 @@ async def test_full_disk(path: Path) -> None:
         await store.between_groups(lambda seq: database.execute(f"PRAGMA max_page_count = {pages + 8}"))
         with pytest.raises(StoreFull, match="no space left"):
             for number in range(10_000):
-                await game.submit_many([f"q{number}-{n}" for n in range(100)], [number] * 100, submission_ids=[
-                    f"{number}-{n}" for n in range(100)])
+                await game.submit_many(
+                    [f"q{number}-{n}" for n in range(100)],
+                    [number] * 100,
+                    submission_ids=[f"{number}-{n}" for n in range(100)],
+                )
                 acknowledged.append(number)
         # Reads go on, and tell nothing that is not safe.
         assert await game.board("best").count() == 2_000 + 100 * len(acknowledged)
@@ -225,8 +228,11 @@ async def test_full_disk(path: Path) -> None:
             await game.submit_many([f"q{refused}-{n}" for n in range(100)], [1] * 100)
         # There is space again: it goes on, and the repeat of what failed counts once.
         await store.between_groups(lambda seq: database.execute("PRAGMA max_page_count = 1000000"))
-        retried = await game.submit_many([f"q{refused}-{n}" for n in range(100)], [refused] * 100, submission_ids=[
-            f"{refused}-{n}" for n in range(100)])
+        retried = await game.submit_many(
+            [f"q{refused}-{n}" for n in range(100)],
+            [refused] * 100,
+            submission_ids=[f"{refused}-{n}" for n in range(100)],
+        )
         assert not any(retried.repeated)
         assert len(await game.history(f"q{refused}-5")) == 1
         assert (await laurels.verify()).problems == []

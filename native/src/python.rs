@@ -1,0 +1,516 @@
+//! The native kernel of Laurels as Python sees it; `_native.pyi` says what each name means.
+//!
+//! Batch calls copy their columns, release the interpreter, and take the locks in one order: players, then index. No lock
+//! is held while the interpreter is asked for, so a reader that waits for a writer can't stop it.
+
+use crate::columns::{Ints, Texts, id_of};
+use crate::ids::{IdRun, SubmissionIds};
+use crate::index::{AnyIndex, Effect, PendingColumns, Policy, Ranking, RowColumns, Spec, new_index};
+use crate::players::PlayerTable;
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use pyo3::exceptions::{PyAssertionError, PyMemoryError, PyOverflowError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use std::sync::Arc;
+
+/// Rows applied before readers get their turn.
+const ROWS_PER_TURN: usize = 64;
+
+#[pyclass(module = "laurels._native", frozen)]
+struct Players {
+    table: Arc<RwLock<PlayerTable>>,
+}
+
+#[pymethods]
+impl Players {
+    #[new]
+    fn new() -> Self {
+        Self { table: Arc::default() }
+    }
+
+    fn __len__(&self) -> usize {
+        self.table.read().len()
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.table.read().memory_bytes()
+    }
+
+    fn load(&self, py: Python<'_>, ids: Texts, places: Ints) -> PyResult<()> {
+        same_length(&ids, &[&places])?;
+        py.detach(|| {
+            let mut table = self.table.write();
+            for (id, &place) in ids.iter().zip(&places.0) {
+                let number = table.intern(id).ok_or_else(full)?;
+                table.set_last_place(number, place);
+            }
+            Ok(())
+        })
+    }
+
+    fn last_places(&self, py: Python<'_>, ids: Texts) -> Vec<i64> {
+        py.detach(|| {
+            let table = self.table.read();
+            ids.iter().map(|id| table.find(id).map_or(-1, |n| table.last_place(n))).collect()
+        })
+    }
+
+    fn chain(&self, py: Python<'_>, ids: Texts, places: Ints) -> PyResult<Vec<i64>> {
+        same_length(&ids, &[&places])?;
+        py.detach(|| {
+            let mut table = self.table.write();
+            let numbers = intern_all(&mut table, &ids)?;
+            Ok(numbers.iter().zip(&places.0).map(|(&n, &p)| table.set_last_place(n, p)).collect())
+        })
+    }
+
+    fn unchain(&self, py: Python<'_>, ids: Texts, previous: Ints) -> PyResult<()> {
+        same_length(&ids, &[&previous])?;
+        py.detach(|| {
+            let mut table = self.table.write();
+            for row in (0..ids.len()).rev() {
+                if let Some(number) = table.find(ids.get(row)) {
+                    table.set_last_place(number, previous.0[row]);
+                }
+            }
+        });
+        Ok(())
+    }
+}
+
+#[pyclass(module = "laurels._native", frozen)]
+struct Rows {
+    #[pyo3(get)]
+    first_position: usize,
+    #[pyo3(get)]
+    player_ids: Vec<String>,
+    #[pyo3(get)]
+    ranks: Vec<usize>,
+    #[pyo3(get)]
+    terms: Vec<Vec<i64>>,
+}
+
+#[pymethods]
+impl Rows {
+    fn __len__(&self) -> usize {
+        self.ranks.len()
+    }
+}
+
+impl Rows {
+    fn new(table: &PlayerTable, rows: RowColumns) -> Self {
+        Self {
+            first_position: rows.first_position,
+            player_ids: rows.players.iter().map(|&n| table.text(n).to_owned()).collect(),
+            ranks: rows.ranks,
+            terms: rows.terms,
+        }
+    }
+}
+
+#[pyclass(module = "laurels._native", frozen)]
+struct Outcome {
+    effects: Vec<Effect>,
+}
+
+#[pymethods]
+impl Outcome {
+    fn __len__(&self) -> usize {
+        self.effects.len()
+    }
+    #[getter]
+    fn counted(&self) -> Vec<bool> {
+        self.effects.iter().map(|effect| effect.counted).collect()
+    }
+    #[getter]
+    fn old_values(&self) -> Vec<Option<i64>> {
+        self.effects.iter().map(|effect| effect.old.map(|old| old.value)).collect()
+    }
+    #[getter]
+    fn new_values(&self) -> Vec<Option<i64>> {
+        self.effects.iter().map(|effect| effect.new.map(|new| new.value)).collect()
+    }
+    #[getter]
+    fn old_ranks(&self) -> Vec<Option<usize>> {
+        self.effects.iter().map(|effect| effect.old.map(|old| old.rank)).collect()
+    }
+    #[getter]
+    fn new_ranks(&self) -> Vec<Option<usize>> {
+        self.effects.iter().map(|effect| effect.new.map(|new| new.rank)).collect()
+    }
+    #[getter]
+    fn old_positions(&self) -> Vec<Option<usize>> {
+        self.effects.iter().map(|effect| effect.old.map(|old| old.position)).collect()
+    }
+    #[getter]
+    fn new_positions(&self) -> Vec<Option<usize>> {
+        self.effects.iter().map(|effect| effect.new.map(|new| new.position)).collect()
+    }
+    #[getter]
+    fn totals(&self) -> Vec<usize> {
+        self.effects.iter().map(|effect| effect.total).collect()
+    }
+}
+
+#[pyclass(module = "laurels._native", frozen)]
+struct Pending {
+    #[pyo3(get)]
+    player_ids: Vec<String>,
+    #[pyo3(get)]
+    terms: Vec<Vec<i64>>,
+    #[pyo3(get)]
+    places: Vec<i64>,
+    #[pyo3(get)]
+    removed: Vec<bool>,
+}
+
+#[pymethods]
+impl Pending {
+    fn __len__(&self) -> usize {
+        self.places.len()
+    }
+}
+
+impl Pending {
+    fn new(table: &PlayerTable, columns: PendingColumns) -> Self {
+        Self {
+            player_ids: columns.players.iter().map(|&n| table.text(n).to_owned()).collect(),
+            terms: columns.terms,
+            places: columns.places,
+            removed: columns.removed,
+        }
+    }
+}
+
+#[pyclass(module = "laurels._native", frozen)]
+struct RankIndex {
+    table: Arc<RwLock<PlayerTable>>,
+    index: RwLock<Box<dyn AnyIndex>>,
+    width: usize,
+    adds: bool,
+}
+
+type Reading<'a> = (RwLockReadGuard<'a, PlayerTable>, RwLockReadGuard<'a, Box<dyn AnyIndex>>);
+
+impl RankIndex {
+    /// Both locks for reading. Taken at once where they are free, else with the interpreter released.
+    fn reading(&self, py: Python<'_>) -> Reading<'_> {
+        if let Some(table) = self.table.try_read()
+            && let Some(index) = self.index.try_read()
+        {
+            return (table, index);
+        }
+        // A guard can't cross back from `detach`: wait there for the locks to be free, then take them here.
+        loop {
+            py.detach(|| {
+                drop(self.table.read());
+                drop(self.index.read());
+            });
+            if let Some(table) = self.table.try_read()
+                && let Some(index) = self.index.try_read()
+            {
+                return (table, index);
+            }
+        }
+    }
+
+    fn batch<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&PlayerTable, &dyn AnyIndex) -> T + Send) -> T {
+        py.detach(|| work(&self.table.read(), self.index.read().as_ref()))
+    }
+
+    /// Columns of terms, one for each term of the order.
+    fn terms(&self, ids: &Texts, terms: Vec<Ints>, places: &Ints) -> PyResult<Vec<Vec<i64>>> {
+        if terms.len() != self.width {
+            return Err(PyValueError::new_err(format!("there must be {} columns of terms", self.width)));
+        }
+        same_length(ids, &terms.iter().chain([places]).collect::<Vec<_>>())?;
+        Ok(terms.into_iter().map(|column| column.0).collect())
+    }
+
+    fn prefix(&self, prefix: Ints) -> PyResult<Vec<i64>> {
+        if prefix.0.len() > self.width {
+            return Err(PyValueError::new_err(format!("there are {} terms", self.width)));
+        }
+        Ok(prefix.0)
+    }
+
+    fn whole(&self, terms: Ints) -> PyResult<Vec<i64>> {
+        if terms.0.len() != self.width {
+            return Err(PyValueError::new_err(format!("there must be {} terms", self.width)));
+        }
+        Ok(terms.0)
+    }
+}
+
+#[pymethods]
+impl RankIndex {
+    #[new]
+    #[pyo3(signature = (players, *, descending, tie_terms, player_descending, policy, value_term, ranking))]
+    #[allow(clippy::too_many_arguments)] // they are keywords
+    fn new(
+        players: &Players,
+        descending: Vec<bool>,
+        tie_terms: usize,
+        player_descending: bool,
+        policy: &str,
+        value_term: usize,
+        ranking: &str,
+    ) -> PyResult<Self> {
+        let width = descending.len();
+        let wrong = |what: &str| PyValueError::new_err(what.to_owned());
+        let policy = Policy::parse(policy).ok_or_else(|| wrong("unknown policy"))?;
+        let ranking = Ranking::parse(ranking).ok_or_else(|| wrong("unknown ranking"))?;
+        if !(1..=width).contains(&tie_terms) || value_term >= width {
+            return Err(wrong("tie_terms and value_term must be within the terms"));
+        }
+        let spec = Spec { descending, tie_terms, player_descending, policy, value_term, ranking };
+        let index = new_index(spec).ok_or_else(|| wrong("there must be 1 to 5 terms"))?;
+        Ok(Self { table: Arc::clone(&players.table), index: RwLock::new(index), width, adds: policy.adds() })
+    }
+
+    fn __len__(&self, py: Python<'_>) -> usize {
+        self.reading(py).1.len()
+    }
+
+    fn memory_bytes(&self, py: Python<'_>) -> usize {
+        self.reading(py).1.memory_bytes()
+    }
+
+    // --- writing ------------------------------------------------------------------------------------------
+
+    fn load(&self, py: Python<'_>, ids: Texts, terms: Vec<Ints>, places: Ints) -> PyResult<()> {
+        let terms = self.terms(&ids, terms, &places)?;
+        py.detach(|| {
+            let numbers = intern_all(&mut self.table.write(), &ids)?;
+            let table = self.table.read();
+            self.index
+                .write()
+                .load(&table, &numbers, &terms, &places.0)
+                .map_err(|row| PyValueError::new_err(format!("row {row}: its id occurs twice")))
+        })
+    }
+
+    fn apply(&self, py: Python<'_>, ids: Texts, terms: Vec<Ints>, places: Ints) -> PyResult<Outcome> {
+        let terms = self.terms(&ids, terms, &places)?;
+        py.detach(|| {
+            let numbers = find_or_intern(&self.table, &ids)?;
+            if self.adds {
+                self.check_sums(&numbers, &terms, &places.0)?;
+            }
+            let mut effects = Vec::with_capacity(numbers.len());
+            for turn in (0..numbers.len()).step_by(ROWS_PER_TURN) {
+                let table = self.table.read();
+                let mut index = self.index.write();
+                for row in turn..numbers.len().min(turn + ROWS_PER_TURN) {
+                    effects.push(index.apply(&table, numbers[row], &terms, row, places.0[row]));
+                }
+                RwLockWriteGuard::unlock_fair(index);
+            }
+            Ok(Outcome { effects })
+        })
+    }
+
+    fn sum_overflow(&self, py: Python<'_>, ids: Texts, values: Ints) -> PyResult<Option<usize>> {
+        same_length(&ids, &[&values])?;
+        py.detach(|| {
+            let numbers: Vec<_> = find_or_intern(&self.table, &ids)?.into_iter().map(Some).collect();
+            Ok(self.index.read().sum_overflow(&numbers, &values.0))
+        })
+    }
+
+    fn merge(&self, py: Python<'_>, ids: Texts, terms: Vec<Ints>, places: Ints) -> PyResult<Vec<bool>> {
+        let terms = self.terms(&ids, terms, &places)?;
+        py.detach(|| {
+            let numbers = find_or_intern(&self.table, &ids)?;
+            let table = self.table.read();
+            let mut index = self.index.write();
+            Ok((0..numbers.len()).map(|row| index.merge(&table, numbers[row], &terms, row, places.0[row])).collect())
+        })
+    }
+
+    fn remove(&self, py: Python<'_>, ids: Texts, places: Ints) -> PyResult<Vec<bool>> {
+        same_length(&ids, &[&places])?;
+        py.detach(|| {
+            let table = self.table.read();
+            let mut index = self.index.write();
+            let removed = ids.iter().zip(&places.0);
+            Ok(removed.map(|(id, &place)| table.find(id).is_some_and(|n| index.remove(n, place))).collect())
+        })
+    }
+
+    fn clear(&self, py: Python<'_>) {
+        py.detach(|| self.index.write().clear());
+    }
+
+    // --- written behind -----------------------------------------------------------------------------------
+
+    fn pending_count(&self, py: Python<'_>) -> usize {
+        self.reading(py).1.pending_count()
+    }
+
+    #[pyo3(signature = (limit=None))]
+    fn pending(&self, py: Python<'_>, limit: Option<usize>) -> Pending {
+        self.batch(py, |table, index| Pending::new(table, index.pending(table, limit.unwrap_or(usize::MAX))))
+    }
+
+    fn pending_places(&self, py: Python<'_>, ids: Texts) -> Vec<i64> {
+        self.batch(py, |table, index| {
+            ids.iter().map(|id| table.find(id).map_or(-1, |n| index.pending_place(n))).collect()
+        })
+    }
+
+    fn mark_clean(&self, py: Python<'_>, ids: Texts, places: Ints) -> PyResult<()> {
+        same_length(&ids, &[&places])?;
+        py.detach(|| {
+            let table = self.table.read();
+            let mut index = self.index.write();
+            for (id, &place) in ids.iter().zip(&places.0) {
+                if let Some(number) = table.find(id) {
+                    index.mark_clean(number, place);
+                }
+            }
+        });
+        Ok(())
+    }
+
+    // --- reading ------------------------------------------------------------------------------------------
+
+    fn rank(&self, player_id: &Bound<'_, PyAny>) -> PyResult<Option<(usize, usize)>> {
+        let id = id_of(player_id)?;
+        let (table, index) = self.reading(player_id.py());
+        let standing = table.find(id.as_bytes()).and_then(|number| index.standing(number));
+        Ok(standing.map(|standing| (standing.rank, standing.position)))
+    }
+
+    fn entry<'py>(&self, player_id: &Bound<'py, PyAny>) -> PyResult<Option<(usize, usize, Bound<'py, PyTuple>)>> {
+        let id = id_of(player_id)?;
+        let found = {
+            let (table, index) = self.reading(player_id.py());
+            table.find(id.as_bytes()).and_then(|n| Some((index.standing(n)?, index.terms(n)?)))
+        };
+        found
+            .map(|(standing, terms)| {
+                let terms = PyTuple::new(player_id.py(), terms)?;
+                Ok((standing.rank, standing.position, terms))
+            })
+            .transpose()
+    }
+
+    fn ranks(&self, py: Python<'_>, ids: Texts) -> (Vec<usize>, Vec<usize>) {
+        self.batch(py, |table, index| {
+            ids.iter()
+                .map(|id| {
+                    let standing = table.find(id).and_then(|number| index.standing(number));
+                    standing.map_or((0, 0), |standing| (standing.rank, standing.position))
+                })
+                .unzip()
+        })
+    }
+
+    fn entries(&self, py: Python<'_>, ids: Texts) -> (Vec<usize>, Vec<usize>, Vec<Vec<i64>>) {
+        self.batch(py, |table, index| {
+            let (mut ranks, mut positions) = (Vec::new(), Vec::new());
+            let mut columns = vec![Vec::with_capacity(ids.len()); self.width];
+            for id in ids.iter() {
+                let number = table.find(id);
+                let standing = number.and_then(|number| index.standing(number));
+                ranks.push(standing.map_or(0, |standing| standing.rank));
+                positions.push(standing.map_or(0, |standing| standing.position));
+                let terms = number.and_then(|number| index.terms(number));
+                for (term, column) in columns.iter_mut().enumerate() {
+                    column.push(terms.as_ref().map_or(0, |terms| terms[term]));
+                }
+            }
+            (ranks, positions, columns)
+        })
+    }
+
+    fn rows(&self, py: Python<'_>, first_position: usize, limit: usize) -> PyResult<Rows> {
+        if first_position == 0 {
+            return Err(PyValueError::new_err("positions start at 1"));
+        }
+        Ok(self.batch(py, |table, index| Rows::new(table, index.rows(first_position - 1, limit))))
+    }
+
+    fn around(&self, player_id: &Bound<'_, PyAny>, limit: usize) -> PyResult<Option<Rows>> {
+        let id = id_of(player_id)?;
+        Ok(self.batch(player_id.py(), |table, index| {
+            let number = table.find(id.as_bytes())?;
+            Some(Rows::new(table, index.around(number, limit)?))
+        }))
+    }
+
+    fn after(&self, terms: Ints, player_id: &Bound<'_, PyAny>, limit: usize) -> PyResult<Rows> {
+        let (terms, id) = (self.whole(terms)?, id_of(player_id)?);
+        Ok(self
+            .batch(player_id.py(), |table, index| Rows::new(table, index.after(table, &terms, id.as_bytes(), limit))))
+    }
+
+    fn before(&self, terms: Ints, player_id: &Bound<'_, PyAny>, limit: usize) -> PyResult<Rows> {
+        let (terms, id) = (self.whole(terms)?, id_of(player_id)?);
+        Ok(self
+            .batch(player_id.py(), |table, index| Rows::new(table, index.before(table, &terms, id.as_bytes(), limit))))
+    }
+
+    fn count_before(&self, py: Python<'_>, prefix: Ints) -> PyResult<usize> {
+        let prefix = self.prefix(prefix)?;
+        Ok(self.reading(py).1.count_before(&prefix))
+    }
+
+    fn count_through(&self, py: Python<'_>, prefix: Ints) -> PyResult<usize> {
+        let prefix = self.prefix(prefix)?;
+        Ok(self.reading(py).1.count_through(&prefix))
+    }
+
+    fn check(&self, py: Python<'_>) -> PyResult<()> {
+        self.batch(py, |table, index| index.check(table)).map_err(PyAssertionError::new_err)
+    }
+}
+
+impl RankIndex {
+    /// Rows that are applied for the first time must not take a sum beyond 64 bits.
+    fn check_sums(&self, numbers: &[u32], terms: &[Vec<i64>], places: &[i64]) -> PyResult<()> {
+        let index = self.index.read();
+        let players: Vec<_> =
+            numbers.iter().zip(places).map(|(&number, &place)| index.is_new(number, place).then_some(number)).collect();
+        match index.sum_overflow(&players, &terms[index.value_term()]) {
+            None => Ok(()),
+            Some(row) => Err(PyOverflowError::new_err(format!("row {row}: the sum leaves 64 bits"))),
+        }
+    }
+}
+
+/// The numbers of ids; new ids are interned.
+fn find_or_intern(table: &RwLock<PlayerTable>, ids: &Texts) -> PyResult<Vec<u32>> {
+    let known: Option<Vec<u32>> = {
+        let table = table.read();
+        ids.iter().map(|id| table.find(id)).collect()
+    };
+    known.map_or_else(|| intern_all(&mut table.write(), ids), Ok)
+}
+
+fn intern_all(table: &mut PlayerTable, ids: &Texts) -> PyResult<Vec<u32>> {
+    ids.iter().map(|id| table.intern(id).ok_or_else(full)).collect()
+}
+
+fn full() -> PyErr {
+    PyMemoryError::new_err("the ids of one game take more than 4 GiB")
+}
+
+fn same_length(ids: &Texts, columns: &[&Ints]) -> PyResult<()> {
+    if columns.iter().any(|column| column.0.len() != ids.len()) {
+        return Err(PyValueError::new_err("columns must be of equal length"));
+    }
+    Ok(())
+}
+
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Players>()?;
+    module.add_class::<Rows>()?;
+    module.add_class::<Outcome>()?;
+    module.add_class::<Pending>()?;
+    module.add_class::<RankIndex>()?;
+    module.add_class::<IdRun>()?;
+    module.add_class::<SubmissionIds>()
+}
