@@ -82,6 +82,9 @@ fn uuid_value(text: &[u8]) -> Option<u128> {
     Some(value)
 }
 
+/// The place of each id, -1 where memory does not know it, and the runs to ask: (row, run).
+type Found = (Vec<i64>, Vec<(usize, i64)>);
+
 /// What memory keeps of a run.
 struct Run {
     number: i64,
@@ -225,7 +228,7 @@ impl SubmissionIds {
 
     /// For each id its place, -1 if memory doesn't know it; and (row, run) for each run that may hold it.
     /// None is no id.
-    fn find(&self, ids: &Bound<'_, PyList>) -> PyResult<(Vec<i64>, Vec<(usize, i64)>)> {
+    fn find(&self, ids: &Bound<'_, PyList>) -> PyResult<Found> {
         let inner = self.inner.read();
         let mut places = vec![-1; ids.len()];
         let mut candidates = Vec::new();

@@ -127,6 +127,9 @@ pub struct PendingColumns {
 /// An index whatever the width of its keys. Rows of `terms` are columns: terms[term][row].
 pub trait AnyIndex: Send + Sync {
     fn len(&self) -> usize;
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
     fn memory_bytes(&self) -> usize;
     fn clear(&mut self);
     fn load(&mut self, table: &PlayerTable, players: &[u32], terms: &[Vec<i64>], places: &[i64]) -> Result<(), usize>;

@@ -42,6 +42,10 @@ impl PlayerTable {
         self.offsets.len() - 1
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     pub fn memory_bytes(&self) -> usize {
         self.arena.capacity()
             + self.offsets.capacity() * 4

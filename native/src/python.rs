@@ -298,11 +298,12 @@ impl RankIndex {
                 self.check_sums(&numbers, &terms, &places.0)?;
             }
             let mut effects = Vec::with_capacity(numbers.len());
-            for turn in (0..numbers.len()).step_by(ROWS_PER_TURN) {
+            for turn in numbers.chunks(ROWS_PER_TURN) {
                 let table = self.table.read();
                 let mut index = self.index.write();
-                for row in turn..numbers.len().min(turn + ROWS_PER_TURN) {
-                    effects.push(index.apply(&table, numbers[row], &terms, row, places.0[row]));
+                for &number in turn {
+                    let row = effects.len();
+                    effects.push(index.apply(&table, number, &terms, row, places.0[row]));
                 }
                 RwLockWriteGuard::unlock_fair(index);
             }

@@ -274,6 +274,10 @@ impl<const W: usize> Tree<W> {
         self.len
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     pub fn memory_bytes(&self) -> usize {
         let leaves: usize = self
             .leaves

@@ -40,6 +40,11 @@ class Condition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     exists: bool | None = None
 
 
+Every: TypeAlias = Annotated[
+    str, Meta(pattern=r"^(day|week|month|[1-9][0-9]{0,5} (minute|hour|day|week|month)s?)$(?!\n)")
+]
+
+
 class Window(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """When a submission counts, by its `accepted_at`.
 
@@ -50,9 +55,7 @@ class Window(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     `origin`, `start` and `end` without an offset are local times of `timezone`.
     """
 
-    every: (
-        Annotated[str, Meta(pattern=r"^(day|week|month|[1-9][0-9]{0,5} (minute|hour|day|week|month)s?)$(?!\n)")] | None
-    ) = None
+    every: Every | None = None
     timezone: str = "UTC"
     origin: datetime | None = None
     keep: Annotated[int, Meta(ge=0, le=100_000)] | None = None

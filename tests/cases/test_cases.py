@@ -3,10 +3,9 @@
 import asyncio
 import json
 import random
-import subprocess
-import sys
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -216,61 +215,48 @@ async def test_equal_scores_kept(url: str) -> None:
         assert {entry.score for entry in entries} == {12000}
 
 
-@pytest.mark.parametrize("zone", ["UTC", "Etc/GMT-3"])
-async def test_month_window_zone(url: str, zone: str) -> None:
-    # The process's own zone must not matter: run the check in a process that has another.
-    code = f"import asyncio, {__name__} as t; asyncio.run(t.check_windows({url!r}))"
-    run = subprocess.run(
-        [sys.executable, "-c", "import sys; exec(sys.stdin.read())"],
-        input=code.replace(
-            f"import asyncio, {__name__} as t",
-            f"import asyncio, runpy\nt = type('t', (), runpy.run_path({__file__!r}))",
-        ),
-        env={"TZ": zone, "PATH": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
+@pytest.fixture(params=["UTC", "Etc/GMT-3"])
+def process_zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The zone that the process believes to be in."""
+    with monkeypatch.context() as context:
+        context.setenv("TZ", request.param)
+        time.tzset()
+        yield request.param
+    time.tzset()
 
 
-async def check_windows(url: str) -> None:
+async def test_month_window_zone(url: str, clock: Any, process_zone: str) -> None:
     berlin = ZoneInfo("Europe/Berlin")
-    now = [datetime(2026, 3, 1, tzinfo=UTC)]
-
-    def clock() -> int:
-        return (now[0] - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
-
-    boards = {
-        every: {"window": {"every": every, "timezone": "Europe/Berlin"}, "policy": "count"}
-        for every in ("day", "month")
-    }
+    second = timedelta(seconds=1)
+    zoned = {"timezone": "Europe/Berlin"}
+    boards = {every: {"window": {"every": every, **zoned}, "policy": "count"} for every in ("day", "month")}
+    clock.now = datetime(2026, 3, 1, tzinfo=UTC)
     async with Laurels.open(url, config=game_of(**boards), clock=clock) as laurels:
         game = laurels.game("g")
+
+        async def play(name: str, instant: datetime) -> None:
+            clock.now = instant
+            await game.submit(name, 1)
+
         for day, hours in ((datetime(2026, 3, 29), 23), (datetime(2026, 10, 25), 25)):
             start = day.replace(tzinfo=berlin).astimezone(UTC)
             end = (day + timedelta(days=1)).replace(tzinfo=berlin).astimezone(UTC)
             assert end - start == timedelta(hours=hours)
-            for name, instant in (
-                ("before", start - timedelta(seconds=1)),
-                ("first", start + timedelta(seconds=1)),
-                ("last", end - timedelta(seconds=1)),
-                ("after", end + timedelta(seconds=1)),
-            ):
-                now[0] = instant
-                await game.submit(name, 1)
+            await play("before", start - second)
+            await play("first", start + second)
+            await play("last", end - second)
+            await play("after", end + second)
             board = game.board("day", at=start)
             assert sorted(ids(await board.top())) == ["first", "last"], day
             assert (board.name.window_start, board.name.window_end) == (start, end)
             assert board.name.window_label == f"{day:%Y-%m-%d}"
-        for month, other in ((datetime(2026, 11, 1), "2026-10"),):
-            midnight = month.replace(tzinfo=berlin).astimezone(UTC)
-            for name, instant in (("old", midnight - timedelta(seconds=1)), ("new", midnight + timedelta(seconds=1))):
-                now[0] = instant
-                await game.submit(name, 1)
-            assert "old" in ids(await game.board("month", at=midnight - timedelta(seconds=1)).top())
-            assert ids(await game.board("month", at=midnight).top()) == ["new"]
-            assert game.board("month", at=midnight - timedelta(seconds=1)).name.window_label == other
+        midnight = datetime(2026, 11, 1, tzinfo=berlin).astimezone(UTC)
+        await play("old", midnight - second)
+        await play("new", midnight + second)
+        old, new = game.board("month", at=midnight - second), game.board("month", at=midnight)
+        assert "old" in ids(await old.top())
+        assert ids(await new.top()) == ["new"]
+        assert (old.name.window_label, new.name.window_label) == ("2026-10", "2026-11")
 
 
 async def test_season_length(url: str, clock: Any) -> None:
@@ -305,11 +291,8 @@ async def test_yarg_two_bests(url: str) -> None:
     )
     async with Laurels.open(url, config=config) as laurels:
         game = laurels.game("g")
-        for instrument, score, percent in (
-            ("guitar", 120000, "91.0"),
-            ("guitar", 118000, "99.5"),
-            ("keys", 130000, "80"),
-        ):
+        plays = (("guitar", 120000, "91.0"), ("guitar", 118000, "99.5"), ("keys", 130000, "80"))
+        for instrument, score, percent in plays:
             play = {"track_id": "t", "instrument": instrument}
             await game.submit("amy", score, dimensions=play, metrics={"percent": Decimal(percent)})
         by_score = (await game.board("score", track_id="t", instrument="guitar").top())[0]

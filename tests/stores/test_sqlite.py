@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from laurels import Laurels
+from laurels.answers import Answers
 from laurels.errors import (
     InvalidInput,
     StoreDamaged,
@@ -93,7 +94,7 @@ async def test_newer_version_is_refused(path: Path) -> None:
     with sqlite3.connect(path) as db:
         db.execute("PRAGMA user_version = 99")
     db.close()
-    with pytest.raises(StoreVersion, match="newer Laurels .*99"):
+    with pytest.raises(StoreVersion, match=r"newer Laurels .*99"):
         async with Laurels.open(f"sqlite:///{path}"):
             pass
 
@@ -191,13 +192,12 @@ async def test_damaged_page_is_said(path: Path) -> None:
         for at in range(size // 2, size, 4_096 * 16):
             file.seek(at)
             file.write(b"\xff" * 4_096)
-    with pytest.raises(StoreDamaged):
+    try:
         async with Laurels.open(f"sqlite:///{path}") as laurels:
-            report = await laurels.verify()
-            assert report.problems
+            assert (await laurels.verify()).problems
             await laurels.game("g").board("best").top(10)
-            await laurels.game("g").board("total").top(10)
-            raise StoreDamaged(str(report.problems[0]))  # reads may be lucky; verify never is
+    except StoreDamaged:
+        pass  # on opening or reading, as the damage lies; what is told is never made up
 
 
 # --- full disk --------------------------------------------------------------------------------------------------
@@ -205,34 +205,34 @@ async def test_damaged_page_is_said(path: Path) -> None:
 
 async def test_full_disk(path: Path) -> None:
     await fill(path, 2_000)
-    acknowledged = []
+    acknowledged: list[int] = []
     async with Laurels.open(f"sqlite:///{path}") as laurels:
         game = laurels.game("g")
         store: Any = laurels._store
         database = store._writer.database
         pages = database.execute("PRAGMA page_count").fetchone()[0]
         await store.between_groups(lambda seq: database.execute(f"PRAGMA max_page_count = {pages + 8}"))
-        with pytest.raises(StoreFull, match="no space left"):
+
+        async def submit(number: int) -> Answers:
+            names = [f"{number}-{n}" for n in range(100)]
+            return await game.submit_many([f"q{name}" for name in names], [number] * 100, submission_ids=names)
+
+        async def submit_until_refused() -> None:
             for number in range(10_000):
-                await game.submit_many(
-                    [f"q{number}-{n}" for n in range(100)],
-                    [number] * 100,
-                    submission_ids=[f"{number}-{n}" for n in range(100)],
-                )
+                await submit(number)
                 acknowledged.append(number)
+
+        with pytest.raises(StoreFull, match="no space left"):
+            await submit_until_refused()
         # Reads go on, and tell nothing that is not safe.
         assert await game.board("best").count() == 2_000 + 100 * len(acknowledged)
         assert len(await game.history("p00001")) == 1
         refused = len(acknowledged)
         with pytest.raises(StoreFull):
-            await game.submit_many([f"q{refused}-{n}" for n in range(100)], [1] * 100)
+            await submit(refused)
         # There is space again: it goes on, and the repeat of what failed counts once.
         await store.between_groups(lambda seq: database.execute("PRAGMA max_page_count = 1000000"))
-        retried = await game.submit_many(
-            [f"q{refused}-{n}" for n in range(100)],
-            [refused] * 100,
-            submission_ids=[f"{refused}-{n}" for n in range(100)],
-        )
+        retried = await submit(refused)
         assert not any(retried.repeated)
         assert len(await game.history(f"q{refused}-5")) == 1
         assert (await laurels.verify()).problems == []
