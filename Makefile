@@ -10,12 +10,9 @@ READY := $(VENV)/.ready
 NATIVE := $(wildcard native/src/*.rs) native/Cargo.toml native/Cargo.lock
 RUST_MIN := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' native/Cargo.toml)
 
-# cargo and maturin share one target directory. Both must describe the interpreter in the same way, or each would throw
-# away what the other compiled: the signature is the one that maturin sets.
+# cargo and maturin share one target directory; both build for the interpreter of .venv.
 export CARGO_TARGET_DIR := $(CURDIR)/target
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
-SIGNATURE = $(shell $(BIN)/python -c 'import struct, sys; print("cpython-%d.%d-%dbit" % (*sys.version_info[:2], 8 * struct.calcsize("P")))')
-CARGO = PYO3_ENVIRONMENT_SIGNATURE=$(SIGNATURE) cargo
 
 # What the Rust tests test is pure Rust: without the Python boundary they need no libpython, and build in seconds.
 CARGO_TEST = cargo test --release --locked --no-default-features --manifest-path native/Cargo.toml
@@ -59,7 +56,7 @@ lint: setup ## check style, types, import rules and the native code
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	cargo fmt --manifest-path native/Cargo.toml --check
-	$(CARGO) clippy --quiet --locked --manifest-path native/Cargo.toml --all-targets -- -D warnings
+	cargo clippy --quiet --locked --manifest-path native/Cargo.toml --all-targets -- -D warnings
 
 format: setup ## put everything into shape
 	$(BIN)/ruff check --fix .
