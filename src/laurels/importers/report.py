@@ -1,0 +1,57 @@
+"""What importers share: the report of an import, and what they need of a game."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+from msgspec import Struct
+
+from laurels.batch import Batch
+
+# done, total: how many submissions of the file have been handed over, and how many there are.
+Progress: TypeAlias = Callable[[int, int], None]
+
+
+class BadRow(Struct, frozen=True):
+    """A row that was skipped: its number or id in the file (None: of the file as a whole), and what is wrong."""
+
+    row: int | None
+    reason: str
+
+
+class ImportReport(Struct, kw_only=True):
+    """What an import did. Every row of the source is counted once:
+    `rows` = `submitted` + `repeated` + what was left out + what was skipped.
+
+    source     the file or server
+    submitted  rows that were accepted now
+    repeated   rows whose submission_id was known already: nothing changed
+    left_out   sound rows that don't count by the rules of the source, by reason
+    skipped    bad rows; without `skip_bad` the first of them ends the import before anything is submitted
+    notes      what was assumed, for a human
+    """
+
+    source: str
+    rows: int = 0
+    submitted: int = 0
+    repeated: int = 0
+    left_out: dict[str, int] = {}
+    skipped: list[BadRow] = []
+    notes: list[str] = []
+
+
+class Accepted(Protocol):
+    """The answers to a batch, as far as importers look at them."""
+
+    @property
+    def repeated(self) -> Sequence[bool]:
+        """By row: its submission_id was known already, nothing changed."""
+
+
+class Game(Protocol):
+    """The game that an import goes to."""
+
+    async def describe(self, field: str, attributes: Mapping[str, Mapping[str, str]]) -> None:
+        """Set what is displayed for players or values of a dimension."""
+
+    async def submit_batch(self, batch: Batch) -> Accepted:
+        """Submit columns, all or none."""
