@@ -218,11 +218,7 @@ impl SubmissionIds {
     /// The place of a key in one chunk of a run, -1 if it isn't there.
     #[staticmethod]
     fn search(keys: &[u8], places: &[u8], key: [u8; 16]) -> PyResult<i64> {
-        let (keys, rest) = keys.as_chunks::<16>();
-        let (places, more) = places.as_chunks::<8>();
-        if !rest.is_empty() || !more.is_empty() || keys.len() != places.len() {
-            return Err(PyValueError::new_err("a chunk has 16 bytes a key and 8 bytes a place"));
-        }
+        let (keys, places) = chunk_columns(keys, places)?;
         Ok(keys.binary_search(&key).map_or(-1, |at| i64::from_be_bytes(places[at])))
     }
 
@@ -295,20 +291,36 @@ impl SubmissionIds {
         Ok(())
     }
 
+    /// Remember the keys of a chunk of a run, to look many ids up in memory.
+    fn absorb(&self, keys: &[u8], places: &[u8]) -> PyResult<()> {
+        self.inner.write().recent.extend(chunk_entries(keys, places)?);
+        Ok(())
+    }
+
     /// One run from the chunks (keys, places) of several.
     #[staticmethod]
     fn merge(py: Python<'_>, chunks: Vec<(Vec<u8>, Vec<u8>)>) -> PyResult<IdRun> {
         py.detach(|| {
             let mut entries = Vec::new();
             for (keys, places) in &chunks {
-                let (keys, rest) = keys.as_chunks::<16>();
-                let (places, more) = places.as_chunks::<8>();
-                if !rest.is_empty() || !more.is_empty() || keys.len() != places.len() {
-                    return Err(PyValueError::new_err("a chunk has 16 bytes a key and 8 bytes a place"));
-                }
-                entries.extend(keys.iter().zip(places).map(|(k, p)| (u128::from_be_bytes(*k), i64::from_be_bytes(*p))));
+                entries.extend(chunk_entries(keys, places)?);
             }
             Ok(IdRun::from_entries(entries))
         })
     }
+}
+
+/// The keys and places of a chunk.
+fn chunk_entries<'a>(keys: &'a [u8], places: &'a [u8]) -> PyResult<impl Iterator<Item = (u128, i64)> + 'a> {
+    let (keys, places) = chunk_columns(keys, places)?;
+    Ok(keys.iter().zip(places).map(|(k, p)| (u128::from_be_bytes(*k), i64::from_be_bytes(*p))))
+}
+
+fn chunk_columns<'a>(keys: &'a [u8], places: &'a [u8]) -> PyResult<(&'a [[u8; 16]], &'a [[u8; 8]])> {
+    let (keys, rest) = keys.as_chunks::<16>();
+    let (places, more) = places.as_chunks::<8>();
+    if !rest.is_empty() || !more.is_empty() || keys.len() != places.len() {
+        return Err(PyValueError::new_err("a chunk has 16 bytes a key and 8 bytes a place"));
+    }
+    Ok((keys, places))
 }

@@ -200,6 +200,8 @@ class SubmissionIds:
         """The store has committed a run: it stands for the recent ids, or for the runs that it replaces."""
     def add_run(self, number: int, least: bytes, greatest: bytes, filter: bytes) -> None:
         """Take up a run that the store has kept."""
+    def absorb(self, keys: bytes, places: bytes) -> None:
+        """Remember the keys of a chunk of a run, to look many ids up in memory."""
     @staticmethod
     def merge(chunks: list[tuple[bytes, bytes]]) -> IdRun:
         """One run from the chunks (keys, places) of several."""

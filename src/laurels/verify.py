@@ -46,7 +46,6 @@ async def verify(
     """Check the file, the log and its order, submission ids, histories, and every board that is ready."""
     report = VerifyReport(problems=[])
     loop = asyncio.get_running_loop()
-    checks = {name: _GameCheck(state, store, report) for name, state in games.items()}
 
     def follow(after: int, up_to: int) -> int:
         for segment in store.segments(after, up_to):
@@ -64,8 +63,7 @@ async def verify(
     for problem in await store.read(store.damage):
         report.wrong(f"file: {problem}")
     try:
-        for name in games:
-            await store.load_ids(name)
+        checks = await store.read(lambda: {name: _GameCheck(state, store, report) for name, state in games.items()})
         done = await store.read(follow, 0, await store.read(store.reader.last_seq))
         if store.read_only:
             await store.read(finish, done)
@@ -88,6 +86,7 @@ class _GameCheck:
         self._boards = list(state.boards.values())
         self._indexes: dict[tuple[int, Place], tuple[LiveBoard, RankIndex]] = {}
         self._last_accepted = -1
+        self._ids, self._ids_seq = store.all_ids(state.name)
         self._replay = self._new_replay()
 
     def _new_replay(self) -> Replay:
@@ -108,8 +107,8 @@ class _GameCheck:
         if accepted_at <= self._last_accepted:
             report.wrong(f"segment {segment.seq}: accepted_at runs backwards")
         self._last_accepted = accepted_at + len(segment) - 1
-        if any(batch.submission_ids):
-            places = self._store.find_ids(self._state.name, batch.submission_ids)
+        if segment.seq <= self._ids_seq and any(batch.submission_ids):
+            places, _ = self._ids.find(batch.submission_ids)
             for row, (submission_id, place) in enumerate(zip(batch.submission_ids, places, strict=True)):
                 if submission_id is not None and place != segment.first_place + row:
                     report.wrong(f"submission {submission_id!r}: found at {place}, is at {segment.first_place + row}")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from laurels._native import SubmissionIds
 from laurels.boards import Place, place_from_key, place_key
 from laurels.errors import StoreUnavailable
 from laurels.model import Board, GameDefinition, Submission
@@ -221,6 +222,18 @@ class Reader:
                 .fetchone()
             )
         return row
+
+    def all_ids(self, game: str) -> SubmissionIds:
+        """All submission ids of a game that have moved into runs, in memory."""
+        ids = SubmissionIds()
+        with translated(self._path):
+            for keys, places in self.connection().execute(
+                "SELECT keys, places FROM id_chunks WHERE run IN"
+                " (SELECT run FROM id_runs WHERE game = (SELECT id FROM games WHERE name = ?))",
+                (game,),
+            ):
+                ids.absorb(keys, places)
+        return ids
 
     # --- entries --------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from laurels._native import Players
+from laurels._native import Players, SubmissionIds
 from laurels.batch import Batch
 from laurels.boards import Place, place_key
 from laurels.errors import Conflict, StoreReadOnly, StoreUnavailable
@@ -212,7 +212,8 @@ class SqliteStore:
             segment = await self.read(self.reader.segment, seq)
             there = segment is not None and segment.game == game and row < len(segment.rows)
             return given if there else None
-        await self.load_ids(game)
+        if not self.read_only and not self._writer.knows_ids(game):
+            await self._job(lambda: self._writer.find_ids(game, []))
         place = (await self.read(self._writer.find_ids, game, [submission_id]))[0]
         return place if place >= 0 else None
 
@@ -246,14 +247,9 @@ class SqliteStore:
         """The place of a player's latest submission, -1 if there is none. Blocks."""
         return self._writer.latest_place(game, player_id)
 
-    def find_ids(self, game: str, ids: list[str | None]) -> list[int]:
-        """The place of each submission id, -1 for unknown ones. Blocks; loads the game's ids."""
-        return self._writer.find_ids(game, ids)
-
-    async def load_ids(self, game: str) -> None:
-        """Have the submission ids of a game loaded, so that any thread may look for them."""
-        if not self.read_only and not self._writer.knows_ids(game):
-            await self._job(lambda: self._writer.find_ids(game, []))
+    def all_ids(self, game: str) -> tuple[SubmissionIds, int]:
+        """The submission ids of a game that are kept apart from the log, and up to which segment they go. Blocks."""
+        return self.reader.all_ids(game), self._writer.ids_seq(game)
 
     def segments(self, after_seq: int, up_to_seq: int | None = None, game: str | None = None) -> Iterator[Segment]:
         """Segments as columns, in order. Blocks."""

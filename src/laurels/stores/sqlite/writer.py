@@ -445,6 +445,10 @@ class Writer:
         """Whether the submission ids of a game are loaded, so that any thread may look for them."""
         return self._games[game].ids is not None
 
+    def ids_seq(self, game: str) -> int:
+        """Up to which segment the submission ids of a game have moved into runs."""
+        return self._games[game].ids_seq
+
     def _ids(self, game: str) -> SubmissionIds:
         state = self._games[game]
         if state.ids is None:
