@@ -68,11 +68,13 @@ def check_game(game: GameDefinition, limits: Limits) -> None:
 
 def schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of the configuration file."""
-    return {
+    whole = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Laurels configuration",
         **msgspec.json.schema(Config),
     }
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(whole))  # defaults that are tuples become arrays
+    return plain
 
 
 def _at(document: Any, field: str) -> Any:

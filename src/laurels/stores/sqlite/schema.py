@@ -105,8 +105,12 @@ def connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
     """A connection in autocommit mode that any thread may use, one at a time."""
     uri = f"{path.resolve().as_uri()}?mode={'ro' if read_only else 'rw'}"
     connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=10.0)
-    connection.execute("PRAGMA cache_size = -65536")
-    connection.execute("PRAGMA temp_store = MEMORY")
+    try:
+        connection.execute("PRAGMA cache_size = -65536")
+        connection.execute("PRAGMA temp_store = MEMORY")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
