@@ -14,7 +14,16 @@ from msgspec import Struct
 from laurels.answers import Answers
 from laurels.batch import Batch, check_ids, check_texts, checked_batch, checked_dimension
 from laurels.boards import Place, Ranker, place_from_key
-from laurels.errors import Conflict, InvalidCursor, InvalidInput, LimitExceeded, NotFound, NotReady
+from laurels.errors import (
+    Conflict,
+    InvalidCursor,
+    InvalidInput,
+    LaurelsError,
+    LimitExceeded,
+    NotFound,
+    NotReady,
+    StoreError,
+)
 from laurels.feed import Replay, entries_of_player
 from laurels.index import GameState, Indexes, Instance, LiveBoard
 from laurels.model import (
@@ -252,6 +261,8 @@ class Game:
         board = self._state.boards.get(name)
         progress = self._state.building.get(name)
         if board is None and progress is None:
+            if name in self._failed:
+                raise self._failed[name]
             raise NotFound("board", name, f"game {self.name} has {sorted(self._state.boards)}")
         definition = self._state.definition.boards[name] if board is None else board.saved.definition
         return BoardInfo(
@@ -292,19 +303,25 @@ class Game:
             raise LimitExceeded("boards", name, f"a game has at most {self.limits.boards_per_game_max}")
         self._state.building[name] = 0.0
         self._ready[name] = asyncio.Event()
-        boards = {**self._state.definition.boards, name: definition}
-        self._state.definition = msgspec.structs.replace(self._state.definition, boards=boards)
+        before = self._state.definition
         try:
-            await self._store.save_game(self.name, self._state.definition)
+            await self._define({**before.boards, name: definition})
             await self._build(name, definition, progress)
-        except Exception as error:
+        except LaurelsError as error:  # whoever reads the board is told, and an earlier definition stays
             self._failed[name] = error
+            self._state.shadows.pop(name, None)
+            with suppress(StoreError):
+                await self._define(before.boards)
             raise
         finally:
             self._state.building.pop(name, None)
             self._ready.pop(name).set()
         self._failed.pop(name, None)
         return self.board_info(name)
+
+    async def _define(self, boards: dict[str, Board]) -> None:
+        self._state.definition = msgspec.structs.replace(self._state.definition, boards=boards)
+        await self._store.save_game(self.name, self._state.definition)
 
     async def _build(self, name: str, definition: Board, progress: Progress | None) -> None:
         """Work a board out from the log, then have it follow the log, write it, and show it."""
@@ -367,9 +384,7 @@ class Game:
         if name in self._state.building:
             raise Conflict(f"board {name} is being built; wait until it is ready")
         self.board_info(name)
-        boards = {key: value for key, value in self._state.definition.boards.items() if key != name}
-        self._state.definition = msgspec.structs.replace(self._state.definition, boards=boards)
-        await self._store.save_game(self.name, self._state.definition)
+        await self._define({key: value for key, value in self._state.definition.boards.items() if key != name})
 
         def publish() -> None:
             board = self._state.boards.pop(name, None)
@@ -483,8 +498,6 @@ class Game:
         board = self._state.boards.get(name)
         if board is not None:
             return board
-        if name in self._failed:
-            raise self._failed[name]
         self.board_info(name)
         raise NotReady(f"board {name} is being built: {self._state.building[name]:.0%}")
 

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from laurels import Board, Laurels, Window, new_submission_id
-from laurels.errors import Conflict, InvalidCursor, InvalidInput, LimitExceeded, NotFound, StoreUnavailable
+from laurels.errors import Conflict, InvalidCursor, InvalidInput, LimitExceeded, NotFound, OutOfRange, StoreUnavailable
 from laurels.games import Game
 
 CONFIG: dict[str, Any] = {
@@ -353,6 +353,35 @@ async def test_board_is_changed_and_dropped(url: str) -> None:
         await game.define_board("best", Board())
         assert [e.player_id for e in await game.board("best").top()] == ["c", "b", "a"]
         assert (await laurels.verify()).problems == []
+
+
+async def test_board_that_can_not_be_built_leaves_the_earlier_one(url: str) -> None:
+    async with Laurels.open(url, config={"games": {"g": {"boards": {"times": {"scale": 2}}}}}) as laurels:
+        game = laurels.game("g")
+        await game.submit("amy", Decimal("1.25"))
+        with pytest.raises(OutOfRange, match=r"score.*0 decimal digits"):
+            await game.define_board("times", Board())
+        with pytest.raises(OutOfRange):
+            await game.define_board("whole", Board())
+        with pytest.raises(OutOfRange):
+            game.board("whole")
+        await game.submit("bob", Decimal("2.50"))
+        assert [entry.score for entry in await game.board("times").top()] == [Decimal("2.50"), Decimal("1.25")]
+        assert game.board("times").definition.scale == 2
+        await game.define_board("whole", Board(scale=3))
+        assert await game.board("whole").count() == 2
+    async with Laurels.open(url) as laurels:
+        assert [info.name for info in laurels.game("g").boards()] == ["times", "whole"]
+        assert (await laurels.verify()).problems == []
+
+
+async def test_errors_count_the_caller_s_rows(url: str) -> None:
+    async with Laurels.open(url, config=CONFIG) as laurels:
+        game = laurels.game("g")
+        await game.submit_many(["a", "b"], [1, 2], submission_ids=["1", "2"])
+        with pytest.raises(OutOfRange, match=r"scores\[3\]"):
+            await game.submit_many(["a", "c", "b", "d"], [1, 3, 2, Decimal("1.5")], submission_ids=["1", "3", "2", "4"])
+        assert await game.board("best").count() == 2
 
 
 async def test_definitions_come_from_the_configuration_too(url: str) -> None:

@@ -17,6 +17,7 @@ from laurels.stores.sqlite.log import StoredSegment, seq_and_row
 from laurels.stores.sqlite.schema import connect, translated
 
 SEGMENTS_CACHED = 256
+SEGMENTS_READ = 16
 VARIABLES_MAX = 500
 SEGMENT_COLUMNS = "s.seq, g.name, s.accepted_at, s.columns, s.rows, s.checksum"
 EFFECTS = msgspec.json.Decoder(list[Effect])
@@ -120,23 +121,37 @@ class Reader:
 
     def segments(self, after_seq: int, up_to_seq: int, game: str | None = None) -> Iterator[StoredSegment]:
         """Segments in order, a few at a time."""
-        step = 64
         while after_seq < up_to_seq:
-            with translated(self._path):
-                rows = (
-                    self.connection()
-                    .execute(
-                        f"SELECT {SEGMENT_COLUMNS} FROM segments s JOIN games g ON g.id = s.game"
-                        " WHERE s.seq > ? AND s.seq <= ? AND (? IS NULL OR g.name = ?) ORDER BY s.seq LIMIT ?",
-                        (after_seq, up_to_seq, game, game, step),
-                    )
-                    .fetchall()
-                )
-            if not rows:
+            some = self.some_segments(after_seq, up_to_seq, game)
+            if not some:
                 return
-            for row in rows:
-                yield StoredSegment.read(*row)
-            after_seq = rows[-1][0]
+            yield from some
+            after_seq = some[-1].seq
+
+    def some_segments(self, after_seq: int, up_to_seq: int, game: str | None = None) -> list[StoredSegment]:
+        """The next few of them."""
+        of_game, values = ("", ()) if game is None else (" AND s.game = (SELECT id FROM games WHERE name = ?)", (game,))
+        with translated(self._path):
+            rows = (
+                self.connection()
+                .execute(
+                    f"SELECT {SEGMENT_COLUMNS} FROM segments s JOIN games g ON g.id = s.game"
+                    f" WHERE s.seq > ? AND s.seq <= ?{of_game} ORDER BY s.seq LIMIT ?",
+                    (after_seq, up_to_seq, *values, SEGMENTS_READ),
+                )
+                .fetchall()
+            )
+        return [StoredSegment.read(*row) for row in rows]
+
+    def has_submissions(self, game: str) -> bool:
+        """Whether a game's log holds anything."""
+        with translated(self._path):
+            row = (
+                self.connection()
+                .execute("SELECT 1 FROM segments WHERE game = (SELECT id FROM games WHERE name = ?) LIMIT 1", (game,))
+                .fetchone()
+            )
+        return row is not None
 
     def submissions(self, game: str, places: Sequence[int]) -> list[Submission | None]:
         """Submissions by place; None for one that was erased or is another game's."""

@@ -42,6 +42,7 @@ CREATE TABLE segments (
     seq INTEGER PRIMARY KEY, game INTEGER NOT NULL REFERENCES games (id), accepted_at INTEGER NOT NULL,
     columns TEXT NOT NULL, rows TEXT NOT NULL, checksum INTEGER NOT NULL
 );
+CREATE INDEX segments_of_game ON segments (game, seq);
 CREATE TABLE answers (seq INTEGER PRIMARY KEY, accepted_at INTEGER NOT NULL, effects TEXT NOT NULL);
 CREATE TABLE instances (
     id INTEGER PRIMARY KEY, board INTEGER NOT NULL REFERENCES boards (id), place TEXT NOT NULL, window_start INTEGER,

@@ -202,7 +202,7 @@ class SqliteStore:
 
     async def has_submissions(self, game: str) -> bool:
         """Whether a game's log holds anything."""
-        return await self.read(lambda: next(self.reader.segments(0, self.reader.last_seq(), game), None) is not None)
+        return await self.read(self.reader.has_submissions, game)
 
     async def find_submission(self, game: str, submission_id: str) -> int | None:
         """The place of a submission, None if the game has none of that id."""
@@ -232,15 +232,12 @@ class SqliteStore:
         return await self.read(work)
 
     async def log(self, game: str, after_place: int = -1) -> AsyncIterator[list[tuple[int, Submission]]]:
-        """All submissions of a game in order, a segment at a time, as of the moment of the call."""
+        """All submissions of a game in order, in pieces, as of the moment of the call."""
         last_seq = await self.read(self.reader.last_seq)
         seq = log.seq_and_row(after_place)[0] - 1 if after_place >= 0 else 0
-        while True:
-            stored = await self.read(lambda after: next(self.reader.segments(after, last_seq, game), None), seq)
-            if stored is None:
-                return
-            seq = stored.seq
-            rows = [(place_of(seq, row), stored.submission(row)) for row in range(len(stored.rows))]
+        while some := await self.read(self.reader.some_segments, seq, last_seq, game):
+            seq = some[-1].seq
+            rows = ((place_of(s.seq, row), s.submission(row)) for s in some for row in range(len(s.rows)))
             yield [(place, submission) for place, submission in rows if submission is not None and place > after_place]
 
     def latest_place(self, game: str, player_id: str) -> int:

@@ -9,6 +9,7 @@ nothing where an entry was written already, because entries carry the place that
 
 import logging
 import queue
+import re
 import sqlite3
 import threading
 import time
@@ -103,6 +104,12 @@ class _Plan:
     fresh: int
     batch: Batch | None  # the fresh rows
     repeats: dict[int, int]  # row -> place, or ~(fresh row) within the group
+
+    def renumbered(self, error: InvalidInput) -> InvalidInput:
+        """An error about a fresh row, with the number that the row has for the caller."""
+        numbers = [row for row in range(len(self.request.batch)) if row not in self.repeats]
+        field = re.sub(r"\[(\d+)\]$", lambda match: f"[{numbers[int(match[1])]}]", error.field)
+        return type(error)(field, error.value, error.rule)
 
 
 class Writer:
@@ -266,13 +273,14 @@ class Writer:
         """Commit a group and have it applied; the result of each request, an Accepted or an error."""
         if self._failed is not None:
             return [(request.ticket, self._failed) for request in group]
+        plans: list[_Plan] = []
         try:
             plans = self._planned(group)
             segments = self._segments(plans)
             self._feed.admit(segments)
         except InvalidInput as error:
             if len(group) == 1:
-                return [(group[0].ticket, error)]
+                return [(group[0].ticket, plans[0].renumbered(error))]
             # One of them is at fault: let each stand for itself.
             return [result for request in group for result in self._commit([request])]
         except sqlite3.Error as error:
