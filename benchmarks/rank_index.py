@@ -1,0 +1,213 @@
+"""The rank index, beside a Redis sorted set through redis-py with hiredis over a unix socket.
+
+    python benchmarks/rank_index.py [--players 1000000] [--repeats 5] [--growth]
+
+One board of so many players, ids like player-00000001, order score desc, accepted_at asc. Each measurement alternates
+with its rival in the same run. `--growth` also measures ranks on ten times as many players. JSON on the last line.
+"""
+
+import argparse
+import json
+import random
+import resource
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from laurels._native import Players, RankIndex
+
+BATCH = 1_000
+SINGLES = 2_000
+
+
+def player(number: int) -> str:
+    return f"player-{number:08}"
+
+
+def ns_per(work: Callable[[], Any], times: int) -> float:
+    start = time.perf_counter_ns()
+    work()
+    return (time.perf_counter_ns() - start) / times
+
+
+class Ours:
+    """A board as the service makes it."""
+
+    def __init__(self, players: int, seed: int) -> None:
+        rng = random.Random(seed)
+        self.players = Players()
+        self.index = RankIndex(
+            self.players,
+            descending=[True, False],
+            tie_terms=1,
+            player_descending=False,
+            policy="best",
+            value_term=0,
+            ranking="competition",
+        )
+        self.time = 1_796_000_000_000_000
+        self.load_s = 0.0
+        for first in range(0, players, 10_000):
+            names = [player(n) for n in range(first, min(players, first + 10_000))]
+            scores = [rng.randrange(1_000_000_000) for _ in names]
+            times = list(range(self.time, self.time + len(names)))
+            self.time += len(names)
+            start = time.perf_counter()
+            self.index.apply(names, [scores, times], times)
+            self.load_s += time.perf_counter() - start
+        self.written()
+
+    def written(self) -> None:
+        """As after the store has written what is behind."""
+        pending = self.index.pending()
+        self.index.mark_clean(pending.player_ids, pending.places)
+
+    def improve(self, names: list[str], scores: list[int]) -> None:
+        times = list(range(self.time, self.time + len(names)))
+        self.time += len(names)
+        self.index.apply(names, [scores, times], times)
+
+    def bytes_per_player(self) -> float:
+        return (self.index.memory_bytes() + self.players.memory_bytes()) / len(self.index)
+
+
+class Redis:
+    """A Redis server of our own on a unix socket, with the same board."""
+
+    def __init__(self, folder: Path, players: int, seed: int) -> None:
+        import redis
+
+        socket = folder / "redis.sock"
+        command = ["redis-server", "--port", "0", "--unixsocket", str(socket), "--save", "", "--appendonly", "no"]
+        self._server = subprocess.Popen([*command, "--dir", str(folder)], stdout=subprocess.DEVNULL)
+        self.client = redis.Redis(unix_socket_path=str(socket))
+        for _ in range(200):
+            try:
+                self.client.ping()
+                break
+            except redis.ConnectionError:
+                time.sleep(0.05)
+        rng = random.Random(seed)
+        for first in range(0, players, 10_000):
+            names = [player(n) for n in range(first, min(players, first + 10_000))]
+            self.client.zadd("board", {name: rng.randrange(1_000_000_000) for name in names})
+
+    def ranks(self, names: list[str]) -> None:
+        pipeline = self.client.pipeline(transaction=False)
+        for name in names:
+            pipeline.zrevrank("board", name)
+        pipeline.execute()
+
+    def bytes_per_player(self, players: int) -> float:
+        return float(self.client.memory_usage("board", samples=0)) / players
+
+    def close(self) -> None:
+        self.client.close()
+        self._server.terminate()
+        self._server.wait()
+
+
+def measured(ours: Ours, redis: Redis | None, players: int, repeats: int) -> dict[str, Any]:
+    rng = random.Random(7)
+    figures: dict[str, list[float]] = {}
+
+    def note(key: str, value: float) -> None:
+        figures.setdefault(key, []).append(value)
+
+    for _ in range(repeats):
+        some = [player(rng.randrange(players)) for _ in range(SINGLES)]
+        rank = ours.index.rank
+        note("rank_single_ns", ns_per(lambda: [rank(name) for name in some], SINGLES))  # noqa: B023
+        if redis:
+            few = some[:500]
+            zrevrank = redis.client.zrevrank
+            note("redis_rank_single_ns", ns_per(lambda: [zrevrank("board", name) for name in few], 500))  # noqa: B023
+        for _ in range(10):
+            batch = [player(rng.randrange(players)) for _ in range(BATCH)]
+            note("rank_batch_ns", ns_per(lambda: ours.index.ranks(batch), BATCH))  # noqa: B023
+            if redis:
+                note("redis_rank_batch_ns", ns_per(lambda: redis.ranks(batch), BATCH))  # noqa: B023
+            batch = [player(rng.randrange(players)) for _ in range(BATCH)]
+            better = [rng.randrange(1_000_000_000, 2_000_000_000) for _ in batch]
+            note("upsert_batch_ns", ns_per(lambda: ours.improve(batch, better), BATCH))  # noqa: B023
+            if redis:
+                members = dict(zip(batch, better, strict=True))
+                note("redis_upsert_batch_ns", ns_per(lambda: redis.client.zadd("board", members, gt=True), BATCH))  # noqa: B023
+            note("top100_ns", ns_per(lambda: ours.index.rows(1, 100), 1))
+            if redis:
+                note("redis_top100_ns", ns_per(lambda: redis.client.zrevrange("board", 0, 99, withscores=True), 1))
+            note("around_10_ns", ns_per(lambda: ours.index.around(batch[0], 10), 1))  # noqa: B023
+    ours.written()
+    result: dict[str, Any] = {key: round(statistics.median(values)) for key, values in figures.items()}
+    result |= {f"{key}_min": round(min(values)) for key, values in figures.items()}
+    result["bytes_per_player"] = round(ours.bytes_per_player(), 1)
+    result["load_s"] = round(ours.load_s, 2)
+    result["load_ns"] = round(ours.load_s / players * 1e9)
+    ratios = {
+        "rank_single_vs_redis": "rank_single_ns",
+        "rank_batch_vs_redis": "rank_batch_ns",
+        "upsert_batch_vs_redis": "upsert_batch_ns",
+        "top100_vs_redis": "top100_ns",
+    }
+    for key, figure in ratios.items():
+        result[key] = round(result[f"redis_{figure}"] / result[figure], 1) if redis else None
+    if redis:
+        result["redis_bytes_per_player"] = round(redis.bytes_per_player(players), 1)
+        result["bytes_per_player_vs_redis"] = round(result["bytes_per_player"] / result["redis_bytes_per_player"], 2)
+    else:
+        result["bytes_per_player_vs_redis"] = None
+    return result
+
+
+def growth(ours: Ours, players: int) -> dict[str, Any]:
+    """Ranks on ten times as many players, alternating with the smaller board."""
+    large = Ours(players * 10, seed=2)
+    rng = random.Random(11)
+    small_ns, large_ns = [], []
+    for _ in range(30):
+        batch = [player(rng.randrange(players)) for _ in range(BATCH)]
+        small_ns.append(ns_per(lambda: ours.index.ranks(batch), BATCH))  # noqa: B023
+        batch = [player(rng.randrange(players * 10)) for _ in range(BATCH)]
+        large_ns.append(ns_per(lambda: large.index.ranks(batch), BATCH))  # noqa: B023
+    return {
+        "rank_batch_ns_10x": round(statistics.median(large_ns)),
+        "rank_growth_1m_to_10m": round(statistics.median(large_ns) / statistics.median(small_ns), 2),
+        "bytes_per_player_10x": round(large.bytes_per_player(), 1),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--players", type=int, default=1_000_000)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--growth", action="store_true", help="also measure ten times as many players")
+    options = parser.parse_args()
+    result: dict[str, Any] = {"benchmark": "rank_index", "players": options.players}
+    ours = Ours(options.players, seed=1)
+    with tempfile.TemporaryDirectory(prefix="laurels-redis-") as name:
+        redis = None
+        if shutil.which("redis-server"):
+            redis = Redis(Path(name), options.players, seed=1)
+        else:
+            print("redis-server is not installed: measuring without the rival (Debian: apt-get install redis-server)")
+        try:
+            result |= measured(ours, redis, options.players, options.repeats)
+        finally:
+            if redis:
+                redis.close()
+    if options.growth:
+        result |= growth(ours, options.players)
+    ours.index.check()
+    result["peak_rss_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    for key, value in result.items():
+        print(f"{key:28} {value}")
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
