@@ -218,7 +218,7 @@ def test_what_it_becomes_passes_the_checks_that_every_submission_passes(scores: 
         (single(0.995), "99.5000"),
         (single(1 / 3), "33.3333"),
         (0.0, "0.0000"),
-        (-0.0, "0.0000"),
+        (-1e-9, "0.0000"),
         (1.0, "100.0000"),
         (single(0.1), "10.0000"),
         (0.00000125, "0.0001"),
@@ -279,6 +279,7 @@ def test_the_ids_of_engines_are_hashes_of_their_names() -> None:
 
 def test_ids_of_players_are_lower_case(scores: Scores) -> None:
     scores.score(PlayerId=AMY.upper())
+    scores.db.execute("UPDATE Players SET Id = upper(Id)")
     with scores.read() as file:
         assert next(file.batches()).player_ids == [AMY]
         assert file.players == {AMY: {"name": "Amy"}}
@@ -624,6 +625,18 @@ def test_a_damaged_file_is_refused(scores: Scores) -> None:
     assert caught.value.row is None
 
 
+def test_damage_is_noticed_where_no_play_is_read_from(scores: Scores) -> None:
+    scores.score()
+    scores.db.execute("CREATE INDEX i ON PlayerScores(Score)")
+    (page,) = scores.db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'i'").fetchone()
+    scores.db.close()
+    content = bytearray(scores.path.read_bytes())
+    content[(page - 1) * 4_096 : page * 4_096] = b"\xff" * 4_096
+    scores.path.write_bytes(content)
+    with pytest.raises(ImportFailed, match="is damaged"):
+        scores.read()
+
+
 def test_a_file_cut_short_is_refused(scores: Scores) -> None:
     for number in range(2_000):
         scores.score(1, Score=number)
@@ -752,6 +765,12 @@ def test_a_player_who_changed_their_name_is_known_by_the_score(scores: Scores) -
     scores.score(game, PlayerId=BOB, Score=7)
     scores.score(game, PlayerId=BOB, Score=8)
     assert scores.whole().dimensions["modifiers"] == [{"all_strums"}, {"all_hopos"}, None]
+
+
+def test_a_stranger_on_the_same_part_is_not_the_player(scores: Scores) -> None:
+    checksum = write_replay(scores, [("Somebody", part(modifiers=1, score=7))])
+    scores.score(scores.game(ReplayChecksum=checksum))
+    assert "modifiers" not in scores.whole().dimensions
 
 
 def test_a_replay_of_another_song_tells_nothing(scores: Scores) -> None:
