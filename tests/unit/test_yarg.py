@@ -854,3 +854,13 @@ def test_the_demo_never_overwrites_scores(tmp_path: Path) -> None:
     with pytest.raises(Conflict):
         yarg_demo.build_scores_db(tmp_path)
     assert (tmp_path / "scores.db").read_bytes() == b"somebody's own"
+
+
+def test_an_interrupted_demo_file_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(yarg_demo, "INDEXES", "no SQL;")
+        with pytest.raises(sqlite3.OperationalError):
+            yarg_demo.build_scores_db(tmp_path, songs=2, players=5, plays=10)
+    assert not (tmp_path / "scores.db").exists()
+    with read(yarg_demo.build_scores_db(tmp_path, songs=2, players=5, plays=10), zone="UTC") as file:
+        assert file.report.rows == 10

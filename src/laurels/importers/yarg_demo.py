@@ -125,7 +125,9 @@ def build_scores_db(
         raise Conflict(f"{path} exists already; it is not overwritten")
     (directory / "replays").mkdir(parents=True, exist_ok=True)
     maker = _Maker(random.Random(seed), songs, players)
-    db = sqlite3.connect(path)
+    unfinished = directory / "scores.db.unfinished"
+    unfinished.unlink(missing_ok=True)
+    db = sqlite3.connect(unfinished)
     try:
         db.executescript(SCHEMA)
         games, scores, replays = maker.rows(plays)
@@ -138,6 +140,7 @@ def build_scores_db(
         db.close()
     for name, content in replays:
         (directory / "replays" / f"{name}.replay").write_bytes(content)
+    unfinished.rename(path)  # so that what has the name is whole, also after an interruption
     return path
 
 
