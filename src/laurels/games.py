@@ -31,6 +31,7 @@ from laurels.model import (
     Board,
     BoardInfo,
     DimensionValue,
+    GameDefinition,
     InstanceName,
     Limits,
     Number,
@@ -74,6 +75,11 @@ class Game:
     def name(self) -> str:
         """The game's id."""
         return self._state.name
+
+    @property
+    def definition(self) -> GameDefinition:
+        """The game's definition as it stands."""
+        return self._state.definition
 
     # --- submitting -----------------------------------------------------------------------------------------
 
@@ -146,6 +152,11 @@ class Game:
             for submission_id, place in zip(batch.submission_ids, accepted.places, strict=True)
         ]
         return Answers(batch, accepted, ids, stored)
+
+    def check_batch(self, batch: Batch) -> None:
+        """Raise InvalidInput if a board would refuse the batch as it stands. (A sum may still overflow later.)"""
+        for board in self._state.boards.values():
+            board.ranker.routes(batch, self._clock())
 
     # --- the log --------------------------------------------------------------------------------------------
 

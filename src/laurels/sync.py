@@ -142,6 +142,15 @@ class Game:
         """The game's id."""
         return self._inner.name
 
+    @property
+    def definition(self) -> GameDefinition:
+        """The game's definition as it stands."""
+        return self._inner.definition
+
+    def run(self, work: Callable[[games.Game], Coroutine[Any, Any, T]]) -> T:
+        """Wait for something that takes the game without `sync`, such as an importer."""
+        return self._portal.run(work(self._inner))
+
     def submit(
         self,
         player_id: str,
