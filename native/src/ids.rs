@@ -316,7 +316,9 @@ fn chunk_entries<'a>(keys: &'a [u8], places: &'a [u8]) -> PyResult<impl Iterator
     Ok(keys.iter().zip(places).map(|(k, p)| (u128::from_be_bytes(*k), i64::from_be_bytes(*p))))
 }
 
-fn chunk_columns<'a>(keys: &'a [u8], places: &'a [u8]) -> PyResult<(&'a [[u8; 16]], &'a [[u8; 8]])> {
+type ChunkColumns<'a> = (&'a [[u8; 16]], &'a [[u8; 8]]);
+
+fn chunk_columns<'a>(keys: &'a [u8], places: &'a [u8]) -> PyResult<ChunkColumns<'a>> {
     let (keys, rest) = keys.as_chunks::<16>();
     let (places, more) = places.as_chunks::<8>();
     if !rest.is_empty() || !more.is_empty() || keys.len() != places.len() {

@@ -13,7 +13,8 @@ import pytest
 
 from laurels import Laurels
 from laurels.importers import yarg_demo
-from laurels.importers.yarg import GAME, import_scores
+from laurels.importers.yarg import import_scores
+from laurels.importers.yarg_game import GAME
 from laurels.model import Entry
 
 CONFIG = {"games": {"yarg": GAME}}

@@ -19,7 +19,8 @@ from laurels.config import check_game
 from laurels.errors import Conflict, ImportFailed, InvalidInput
 from laurels.importers import yarg_demo
 from laurels.importers.report import BadRow
-from laurels.importers.yarg import ENGINES, GAME, INSTRUMENTS, MODIFIERS, YargFile, import_scores, read
+from laurels.importers.yarg import YargFile, import_scores, read
+from laurels.importers.yarg_game import ENGINES, GAME, INSTRUMENTS, MODIFIERS
 from laurels.model import INT64_MAX, Limits
 from laurels.windows import to_us
 

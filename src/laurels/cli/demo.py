@@ -8,7 +8,7 @@ import click
 
 from laurels.cli.session import Session
 from laurels.config import Config
-from laurels.importers import yarg
+from laurels.importers import yarg, yarg_game
 from laurels.importers.report import ImportReport
 from laurels.importers.yarg_demo import build_scores_db
 from laurels.model import Board, Bucket, Entry, GameDefinition, Standing
@@ -42,7 +42,7 @@ def demo(once: bool, directory: Path, as_json: bool, songs: int, players: int, p
     if not source.exists():
         click.echo(f"making {source}: {songs:,} songs, {players:,} players, {plays:,} scores")
         build_scores_db(source.parent, songs=songs, players=players, plays=plays)
-    config = Config(games={"yarg": yarg.GAME, "game-leaderboard": LEADERBOARD})
+    config = Config(games={"yarg": yarg_game.GAME, "game-leaderboard": LEADERBOARD})
     with Laurels.open(store, config=config) as laurels:
         game = laurels.game("yarg")
         before = time.perf_counter()

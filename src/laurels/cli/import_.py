@@ -8,7 +8,7 @@ import click
 
 from laurels import games
 from laurels.cli.session import Session, dimensions, split_pairs, with_session
-from laurels.importers import yarg
+from laurels.importers import yarg, yarg_game
 from laurels.importers.redis import import_sorted_set
 from laurels.importers.report import ImportReport, Progress
 from laurels.importers.tables import import_table
@@ -48,7 +48,7 @@ def import_(
     with session.laurels() as laurels, session.progress("importing") as progress:
         if kind == "yarg":
             work = partial(_yarg, source=source, zone=zone, replays=replays, skip_bad=skip_bad, dry_run=dry_run)
-            game = yarg_game(session, laurels)
+            game = yarg_game_of(session, laurels)
         else:
             game = session.game(laurels)
             if kind == "redis":
@@ -93,12 +93,12 @@ def kind_of(source: str) -> str:
     return kind
 
 
-def yarg_game(session: Session, laurels: Laurels) -> Game:
+def yarg_game_of(session: Session, laurels: Laurels) -> Game:
     """The game that YARG's scores go to; defined with its boards if there is none."""
     name = session.game_name or "yarg"
     if name in laurels.games():
         return laurels.game(name)
-    return laurels.define_game(name, yarg.GAME)
+    return laurels.define_game(name, yarg_game.GAME)
 
 
 def show(session: Session, report: ImportReport) -> None:
