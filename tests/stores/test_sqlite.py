@@ -209,7 +209,7 @@ async def test_full_disk(path: Path) -> None:
     async with Laurels.open(f"sqlite:///{path}") as laurels:
         game = laurels.game("g")
         store: Any = laurels._store
-        database = store._writer.database
+        database = store._state.db
         pages = database.execute("PRAGMA page_count").fetchone()[0]
         await store.between_groups(lambda seq: database.execute(f"PRAGMA max_page_count = {pages + 8}"))
 
@@ -267,7 +267,7 @@ async def test_compact_keeps_everything(path: Path) -> None:
 
 
 async def test_ids_move_into_runs_and_are_found_there(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("laurels.stores.sqlite.writer.IDS_IN_MEMORY_MAX", 500)
+    monkeypatch.setattr("laurels.stores.sqlite.behind.IDS_IN_MEMORY_MAX", 500)
     ids = [f"id-{n * 7919 % 20_000}" for n in range(20_000)]
     async with Laurels.open(f"sqlite:///{path}", config=CONFIG) as laurels:
         game = laurels.game("g")

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from laurels.batch import Batch, checked_batch
 from laurels.errors import ImportFailed, InvalidInput
-from laurels.importers.report import BadRow, ImportReport, Progress
+from laurels.importers.report import BadRow, ImportReport, Progress, hand_over
 from laurels.importers.tables import Game
 from laurels.model import Number
 
@@ -40,15 +40,7 @@ async def import_sorted_set(
         found = await asyncio.to_thread(source.check, skip_bad)
         if dry_run:
             return found
-        batches = source.batches()
-        done = 0
-        while (batch := await asyncio.to_thread(next, batches, None)) is not None:
-            repeated = sum((await game.submit_batch(batch)).repeated)
-            found.repeated += repeated
-            found.submitted += len(batch) - repeated
-            done += len(batch)
-            if progress is not None:
-                progress(done, found.rows - len(found.skipped))
+        await hand_over(game, source.batches(), found, found.rows - len(found.skipped), progress)
         return found
     finally:
         source.close()

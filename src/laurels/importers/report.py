@@ -1,6 +1,7 @@
-"""What importers share: the report of an import, and what they need of a game."""
+"""What importers share: the report of an import, what they need of a game, and how they hand batches over."""
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 from msgspec import Struct
@@ -55,3 +56,17 @@ class Game(Protocol):
 
     async def submit_batch(self, batch: Batch) -> Accepted:
         """Submit columns, all or none."""
+
+
+async def hand_over(
+    game: Game, batches: Iterator[Batch], report: ImportReport, total: int, progress: Progress | None
+) -> None:
+    """Submit batches as they are read, on another thread, and count them in the report."""
+    done = 0
+    while (batch := await asyncio.to_thread(next, batches, None)) is not None:
+        repeated = sum((await game.submit_batch(batch)).repeated)
+        report.repeated += repeated
+        report.submitted += len(batch) - repeated
+        done += len(batch)
+        if progress is not None:
+            progress(done, total)

@@ -25,7 +25,7 @@ import msgspec
 from laurels.batch import Batch, checked_batch
 from laurels.errors import ImportFailed, InvalidInput
 from laurels.importers import report as reports
-from laurels.importers.report import BadRow, ImportReport, Progress
+from laurels.importers.report import BadRow, ImportReport, Progress, hand_over
 from laurels.model import GameDefinition, Limits
 
 ROWS_PER_BATCH = 1_000
@@ -76,15 +76,7 @@ async def import_table(
         return found
     total = found.rows - len(found.skipped)
     bad = {row.row for row in found.skipped}
-    batches = table.batches(bad)
-    done = 0
-    while (batch := await asyncio.to_thread(next, batches, None)) is not None:
-        repeated = sum((await game.submit_batch(batch)).repeated)
-        found.repeated += repeated
-        found.submitted += len(batch) - repeated
-        done += len(batch)
-        if progress is not None:
-            progress(done, total)
+    await hand_over(game, table.batches(bad), found, total, progress)
     names = list(table.names.items())
     for start in range(0, len(names), ROWS_PER_BATCH):
         await game.describe(

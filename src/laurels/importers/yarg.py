@@ -32,7 +32,7 @@ from msgspec import Struct
 
 from laurels.batch import Batch
 from laurels.errors import ImportFailed, InvalidInput, shown
-from laurels.importers.report import BadRow, Game, ImportReport, Progress
+from laurels.importers.report import BadRow, Game, ImportReport, Progress, hand_over
 from laurels.importers.yarg_game import DIFFICULTIES, ENGINES, INSTRUMENTS, MODIFIERS, NO_ENGINE
 from laurels.importers.yarg_replay import (
     FILE_BYTES_MAX,
@@ -222,15 +222,7 @@ async def import_scores(
         )
         await _describe(game, "player_id", file.players)
         await _describe(game, "track_id", file.tracks)
-        batches = file.batches()
-        done = 0
-        while (batch := await asyncio.to_thread(next, batches, None)) is not None:
-            repeated = sum((await game.submit_batch(batch)).repeated)
-            report.repeated += repeated
-            report.submitted += len(batch) - repeated
-            done += len(batch)
-            if progress is not None:
-                progress(done, found.submissions)
+        await hand_over(game, file.batches(), report, found.submissions, progress)
         return report
     finally:
         file.close()

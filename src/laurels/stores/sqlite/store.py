@@ -33,6 +33,7 @@ from laurels.stores.base import (
 from laurels.stores.sqlite import log
 from laurels.stores.sqlite.reader import Reader
 from laurels.stores.sqlite.schema import Ownership, connect, open_file, translated
+from laurels.stores.sqlite.state import WriterState
 from laurels.stores.sqlite.writer import Job, Request, Writer
 
 T = TypeVar("T")
@@ -71,9 +72,10 @@ class SqliteStore:
             raise
         self._connection = connection
         self.reader = Reader(path)
-        self._writer = Writer(
-            path, connection, self.reader, clock=clock, idempotency_days=idempotency_days, answered=self._answered
-        )
+        self._state = WriterState(path, connection, self.reader, clock)
+        self._idempotency_days = idempotency_days
+        self._feed: Feed
+        self._writer: Writer
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="laurels-reader")
         self._loop: asyncio.AbstractEventLoop
         self._room = asyncio.Condition()
@@ -87,7 +89,13 @@ class SqliteStore:
 
     def recover(self, feed: Feed) -> int:
         """Have the feed apply what was committed but not written behind. Blocks; before `start`."""
-        return self._writer.recover(feed)
+        self._feed = feed
+        self._writer = Writer(self._state, feed, idempotency_days=self._idempotency_days, answered=self._answered)
+        before = self._state.tail_rows
+        for stored in self.reader.segments(self._state.applied_seq, self._state.seq):
+            for segment in stored.segments():
+                self._state.applied(segment, feed.apply(segment))
+        return self._state.tail_rows - before
 
     def start(self, reload: Callable[[], None]) -> None:
         """Answer requests from now on, on the running event loop. Read-only, `reload` is called (on a reader's thread)
@@ -102,7 +110,8 @@ class SqliteStore:
         if self._closed:
             return
         self._closed = True
-        await asyncio.to_thread(self._writer.stop)
+        if hasattr(self, "_writer"):
+            await asyncio.to_thread(self._writer.stop)
         self._pool.shutdown(wait=True)
         self.reader.close()
         if not self.read_only:
@@ -114,7 +123,7 @@ class SqliteStore:
 
     def players(self, game: str) -> Players:
         """The interned player ids of a game, shared by its rank indexes."""
-        return self._writer.players(game)
+        return self._state.players(game)
 
     async def refresh(self) -> None:
         """Read-only: see what another process has written since the last read."""
@@ -122,8 +131,9 @@ class SqliteStore:
             await self.read(self._refresh)
 
     def _refresh(self) -> None:
+        self._state.read()
         self._reload()
-        self._writer.reopen()
+        self.recover(self._feed)
 
     def _has_changed(self) -> bool:
         version = self._version()
@@ -212,9 +222,9 @@ class SqliteStore:
             segment = await self.read(self.reader.segment, seq)
             there = segment is not None and segment.game == game and row < len(segment.rows)
             return given if there else None
-        if not self.read_only and not self._writer.knows_ids(game):
-            await self._job(lambda: self._writer.find_ids(game, []))
-        place = (await self.read(self._writer.find_ids, game, [submission_id]))[0]
+        if not self.read_only and not self._state.knows_ids(game):
+            await self._job(lambda: self._state.find_ids(game, []))
+        place = (await self.read(self._state.find_ids, game, [submission_id]))[0]
         return place if place >= 0 else None
 
     async def history(self, game: str, player_id: str, before: int | None, limit: int) -> list[tuple[int, Submission]]:
@@ -222,7 +232,7 @@ class SqliteStore:
 
         def work() -> list[tuple[int, Submission]]:
             if before is None:
-                newest = self._writer.latest_place(game, player_id)
+                newest = self._state.latest_place(game, player_id)
             else:
                 seq, row = log.seq_and_row(before)
                 segment = self.reader.segment(seq)
@@ -242,11 +252,11 @@ class SqliteStore:
 
     def latest_place(self, game: str, player_id: str) -> int:
         """The place of a player's latest submission, -1 if there is none. Blocks."""
-        return self._writer.latest_place(game, player_id)
+        return self._state.latest_place(game, player_id)
 
     def all_ids(self, game: str) -> tuple[SubmissionIds, int]:
         """The submission ids of a game that are kept apart from the log, and up to which segment they go. Blocks."""
-        return self.reader.all_ids(game), self._writer.ids_seq(game)
+        return self.reader.all_ids(game), self._state.ids_seq(game)
 
     def segments(self, after_seq: int, up_to_seq: int | None = None, game: str | None = None) -> Iterator[Segment]:
         """Segments as columns, in order. Blocks."""
@@ -264,13 +274,13 @@ class SqliteStore:
         text = msgspec.json.encode(definition).decode()
 
         def work() -> None:
-            with self._writer.transaction() as db:
+            with self._state.transaction() as db:
                 db.execute(
                     "INSERT INTO games (name, definition) VALUES (?, ?)"
                     " ON CONFLICT (name) DO UPDATE SET definition = excluded.definition",
                     (name, text),
                 )
-            self._writer.games_changed()
+            self._state.games_changed()
 
         await self._job(work)
 
@@ -278,8 +288,8 @@ class SqliteStore:
         """Keep a new version of a board, not yet ready. An earlier one that never became ready goes."""
 
         def work() -> SavedBoard:
-            with self._writer.transaction() as db:
-                game_id = self._writer.game_id(game)
+            with self._state.transaction() as db:
+                game_id = self._state.games[game].id
                 db.execute("DELETE FROM boards WHERE game = ? AND name = ? AND NOT ready", (game_id, name))
                 version = db.execute(
                     "SELECT coalesce(max(version), 0) + 1 FROM boards WHERE game = ? AND name = ?", (game_id, name)
@@ -302,9 +312,9 @@ class SqliteStore:
         between two groups of submissions."""
 
         def work() -> None:
-            self._writer.write_all()
-            with self._writer.transaction() as db:
-                game_id = self._writer.game_id(board.game)
+            self._writer.behind.write_all()
+            with self._state.transaction() as db:
+                game_id = self._state.games[board.game].id
                 db.execute("UPDATE boards SET ready = 1 WHERE id = ?", (board.board_id,))
                 db.execute(
                     "DELETE FROM boards WHERE game = ? AND name = ? AND version < ?",
@@ -318,8 +328,8 @@ class SqliteStore:
         """Forget a board and its entries, then call `publish`. The submissions stay."""
 
         def work() -> None:
-            with self._writer.transaction() as db:
-                db.execute("DELETE FROM boards WHERE game = ? AND name = ?", (self._writer.game_id(game), name))
+            with self._state.transaction() as db:
+                db.execute("DELETE FROM boards WHERE game = ? AND name = ?", (self._state.games[game].id, name))
                 self._note(db, "drop", {"game": game, "board": name})
             publish()
 
@@ -327,14 +337,14 @@ class SqliteStore:
 
     async def between_groups(self, work: Callable[[int], T]) -> T:
         """Call `work` with the newest seq while nothing is committed or applied."""
-        return await self._job(lambda: work(self._writer.seq))
+        return await self._job(lambda: work(self._state.seq))
 
     async def settled(self, work: Callable[[int], T]) -> T:
         """The same, with everything written that was behind."""
 
         def settle() -> T:
-            self._writer.write_all()
-            return work(self._writer.seq)
+            self._writer.behind.write_all()
+            return work(self._state.seq)
 
         return await self._job(settle)
 
@@ -347,16 +357,16 @@ class SqliteStore:
         whether there was an entry."""
 
         def work() -> bool:
-            self._writer.write_all()
-            with self._writer.transaction() as db:
+            self._writer.behind.write_all()
+            with self._state.transaction() as db:
                 db.execute(
                     "INSERT OR REPLACE INTO removals VALUES (?, ?, ?, ?, ?)",
                     (
-                        self._writer.game_id(game),
+                        self._state.games[game].id,
                         board,
                         place_key(place),
                         player_id,
-                        place_of(self._writer.seq + 1, 0) - 1,
+                        place_of(self._state.seq + 1, 0) - 1,
                     ),
                 )
                 db.execute(
@@ -374,9 +384,9 @@ class SqliteStore:
         """Hide a player from all boards of a game; their submissions stay in the log."""
 
         def work() -> None:
-            self._writer.write_all()
-            with self._writer.transaction() as db:
-                game_id = self._writer.game_id(game)
+            self._writer.behind.write_all()
+            with self._state.transaction() as db:
+                game_id = self._state.games[game].id
                 db.execute(
                     "INSERT OR REPLACE INTO bans VALUES (?, ?, ?, ?)", (game_id, player_id, reason, self._clock())
                 )
@@ -396,13 +406,13 @@ class SqliteStore:
         """Show a player again, with the entries that `restored` works out from the log."""
 
         def work() -> None:
-            self._writer.write_all()
+            self._writer.behind.write_all()
             instances, entries = restored()
-            self._writer.write_instances(instances)
-            with self._writer.transaction() as db:
-                db.execute("DELETE FROM bans WHERE game = ? AND player_id = ?", (self._writer.game_id(game), player_id))
+            self._writer.behind.write_instances(instances)
+            with self._state.transaction() as db:
+                db.execute("DELETE FROM bans WHERE game = ? AND player_id = ?", (self._state.games[game].id, player_id))
                 for some in entries:
-                    self._writer.write_entries(some)
+                    self._writer.behind.write_entries(some)
                 self._note(db, "unban", {"game": game, "player_id": player_id})
             unbanned()
 
@@ -412,9 +422,9 @@ class SqliteStore:
         """Erase everything kept of a player, the submissions in the log too; how many those were."""
 
         def work() -> int:
-            self._writer.write_all()
+            self._writer.behind.write_all()
             rows: dict[int, list[int]] = {}
-            place = self._writer.latest_place(game, player_id)
+            place = self._state.latest_place(game, player_id)
             erased = 0
             while place >= 0:
                 seq, row = log.seq_and_row(place)
@@ -424,8 +434,8 @@ class SqliteStore:
                 rows.setdefault(seq, []).append(row)
                 erased += 1
                 place = segment.previous(row)
-            with self._writer.transaction() as db:
-                game_id = self._writer.game_id(game)
+            with self._state.transaction() as db:
+                game_id = self._state.games[game].id
                 for seq, numbers in rows.items():
                     segment = self.reader.segment(seq)
                     assert segment is not None
@@ -445,7 +455,7 @@ class SqliteStore:
                 )
                 self._note(db, "remove player", {"game": game, "submissions": erased})
             self.reader.forget_segments()
-            self._writer.forget_player(game, player_id)
+            self._state.forget_player(game, player_id)
             removed()
             return erased
 
@@ -474,7 +484,7 @@ class SqliteStore:
         """Keep who did what for later questions."""
         db.execute(
             "INSERT INTO operations (seq, at, verb, details) VALUES (?, ?, ?, ?)",
-            (self._writer.seq, self._clock(), verb, json.dumps(details, ensure_ascii=False)),
+            (self._state.seq, self._clock(), verb, json.dumps(details, ensure_ascii=False)),
         )
 
     async def removals(self, game: str, player_id: str | None = None) -> list[Removal]:
@@ -488,8 +498,8 @@ class SqliteStore:
         rows = [(value, msgspec.json.encode(dict(some)).decode()) for value, some in attributes.items()]
 
         def work() -> None:
-            with self._writer.transaction() as db:
-                game_id = self._writer.game_id(game)
+            with self._state.transaction() as db:
+                game_id = self._state.games[game].id
                 db.executemany(
                     "INSERT INTO profiles VALUES (?, ?, ?, ?) ON CONFLICT (game, field, value)"
                     " DO UPDATE SET attributes = excluded.attributes",
@@ -510,7 +520,7 @@ class SqliteStore:
         if target.exists():
             raise Conflict(f"{target}: exists already")
         if not self.read_only:
-            await self._job(self._writer.write_all)
+            await self._job(self._writer.behind.write_all)
 
         def report(_: int, remaining: int, total: int) -> None:
             if progress is not None:
@@ -538,9 +548,9 @@ class SqliteStore:
         """Give space that is no longer used back to the disk. Submissions wait meanwhile."""
 
         def work() -> None:
-            self._writer.write_all()
-            self._writer.database.execute("VACUUM")
-            self._writer.database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._writer.behind.write_all()
+            self._state.db.execute("VACUUM")
+            self._state.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
         await self._job(work)
 

@@ -1,0 +1,174 @@
+"""What the writer knows of the file: where the log ends, ids and histories that it has met, what is not yet written."""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from laurels._native import Players, SubmissionIds
+from laurels.stores.base import Effect, Outcome, Segment
+from laurels.stores.sqlite.reader import Reader
+from laurels.stores.sqlite.schema import translated
+
+
+class StoredOutcome:
+    """The effects of a segment whose answer was kept."""
+
+    def __init__(self, effects: list[Effect]) -> None:
+        self._effects = effects
+
+    def effects(self) -> list[Effect]:
+        """As they were."""
+        return self._effects
+
+
+@dataclass(slots=True)
+class GameState:
+    """What the writer knows of one game."""
+
+    id: int
+    ids: SubmissionIds | None = None
+    ids_seq: int = 0
+    touched: dict[str, int] = field(default_factory=dict)  # latest places not yet written
+
+
+class WriterState:
+    """The connection that writes, and what goes with it. For the writer's thread, but where a method says otherwise."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, reader: Reader, clock: Callable[[], int]) -> None:
+        self.path = path
+        self.db = connection
+        self.reader = reader
+        self.clock = clock
+        self.games: dict[str, GameState] = {}
+        self.answers: dict[int, tuple[int, Outcome]] = {}  # not yet written: by seq, with when it was accepted
+        self._players: dict[str, Players] = {}
+        self._chained: set[str] = set()
+        self.read()
+
+    def read(self) -> None:
+        """Take up what the file says."""
+        with translated(self.path):
+            self.games = {name: GameState(id, ids_seq=ids_seq) for id, name, ids_seq in self._query_games()}
+            self.seq = int(self.db.execute("SELECT coalesce(max(seq), 0) FROM segments").fetchone()[0])
+            last = self.db.execute(
+                "SELECT accepted_at + json_array_length(rows) FROM segments WHERE seq = ?", (self.seq,)
+            ).fetchone()
+            meta = dict(self.db.execute("SELECT key, value FROM meta"))
+        self.last_accepted = 0 if last is None else int(last[0])
+        self.applied_seq = meta.get("applied_seq", 0)
+        self.answered_seq = meta.get("answered_seq", 0)
+        self.tail_rows = 0  # committed, but not written behind
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All or nothing; durable at the end."""
+        self.db.execute("BEGIN IMMEDIATE")
+        try:
+            yield self.db
+            self.db.execute("COMMIT")
+        except BaseException:
+            if self.db.in_transaction:
+                self.db.execute("ROLLBACK")
+            raise
+
+    def applied(self, segment: Segment, outcome: Outcome) -> None:
+        """A segment has been applied: its answers and its players' latest places are to be written."""
+        if segment.seq > self.answered_seq and any(segment.batch.submission_ids):
+            self.answers[segment.seq] = (segment.accepted_at, outcome)
+        places = range(segment.first_place, segment.first_place + len(segment))
+        self.games[segment.game].touched.update(zip(segment.batch.player_ids, places, strict=True))
+        self.tail_rows += len(segment)
+
+    def kept_outcome(self, seq: int) -> Outcome:
+        """What a segment did, as far as it is still kept."""
+        pending = self.answers.get(seq)
+        return pending[1] if pending is not None else StoredOutcome(self.reader.effects(seq) or [])
+
+    def write_answers(self, answers: list[tuple[int, tuple[int, Outcome]]]) -> None:
+        """Keep answers, within a transaction."""
+        if not answers:
+            return
+        self.db.executemany(
+            "INSERT OR REPLACE INTO answers VALUES (?, ?, ?)",
+            [(seq, at, msgspec.json.encode(outcome.effects()).decode()) for seq, (at, outcome) in answers],
+        )
+        self.db.execute("INSERT OR REPLACE INTO meta VALUES ('answered_seq', ?)", (answers[-1][0],))
+
+    def answers_written(self, answers: list[tuple[int, tuple[int, Outcome]]]) -> None:
+        """These are durable now."""
+        for seq, _ in answers:
+            self.answers.pop(seq, None)
+        if answers:
+            self.answered_seq = answers[-1][0]
+
+    def find_ids(self, game: str, ids: list[str | None]) -> list[int]:
+        """The place of each submission id, -1 for those that are new."""
+        places, candidates = self.ids(game).find(ids)
+        for row, run in candidates:
+            submission_id = ids[row]
+            if places[row] >= 0 or submission_id is None:
+                continue
+            key = SubmissionIds.key(submission_id)
+            chunk = self.reader.id_chunk(run, key)
+            if chunk is None:  # the run has just been joined into a larger one: look again
+                return self.find_ids(game, ids)
+            places[row] = SubmissionIds.search(*chunk, key)
+        return places
+
+    def knows_ids(self, game: str) -> bool:
+        """Whether the submission ids of a game are loaded, so that any thread may look for them."""
+        return self.games[game].ids is not None
+
+    def ids_seq(self, game: str) -> int:
+        """Up to which segment the submission ids of a game have moved into runs."""
+        return self.games[game].ids_seq
+
+    def ids(self, game: str) -> SubmissionIds:
+        """The submission ids of a game, loaded when first needed."""
+        state = self.games[game]
+        if state.ids is None:
+            ids = SubmissionIds()
+            for run, least, greatest, bloom in self.reader.id_runs(game):
+                ids.add_run(run, least, greatest, bloom)
+            for stored in self.reader.segments(state.ids_seq, self.seq, game):
+                for segment in stored.segments():
+                    ids.insert(segment.batch.submission_ids, segment.first_place)
+            state.ids = ids
+        return state.ids
+
+    def chain(self, game: str) -> Players:
+        """The players of a game with the places of their latest submissions, loaded when first needed."""
+        players = self.players(game)
+        if game not in self._chained:
+            players.load(*self.reader.last_places(game))
+            touched = self.games[game].touched
+            players.load(list(touched), list(touched.values()))
+            self._chained.add(game)
+        return players
+
+    def latest_place(self, game: str, player_id: str) -> int:
+        """The place of a player's latest applied submission, -1 if there is none. Safe on any thread: what is no longer
+        in memory has been written."""
+        place = self.games[game].touched.get(player_id)
+        return self.reader.last_place(game, player_id) if place is None else place
+
+    def players(self, game: str) -> Players:
+        """The interned player ids of a game. Safe on any thread."""
+        return self._players.setdefault(game, Players())
+
+    def forget_player(self, game: str, player_id: str) -> None:
+        """A player's submissions were erased: their chain starts anew."""
+        self.games[game].touched.pop(player_id, None)
+        self.chain(game).load([player_id], [-1])
+
+    def games_changed(self) -> None:
+        """A game was saved: take notice."""
+        for game_id, name, ids_seq in self._query_games():
+            self.games.setdefault(name, GameState(game_id, ids_seq=ids_seq))
+
+    def _query_games(self) -> list[tuple[int, str, int]]:
+        return self.db.execute("SELECT id, name, ids_seq FROM games").fetchall()
