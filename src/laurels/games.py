@@ -41,9 +41,7 @@ from laurels.model import (
     Submission,
 )
 from laurels.standings import BoardInstance
-from laurels.stores.base import Entries, NewInstance, Progress
-from laurels.stores.sqlite import SqliteStore
-from laurels.stores.sqlite.log import given_id, place_of_given_id
+from laurels.stores.base import Entries, NewInstance, Progress, Store, given_id, place_of_given_id
 from laurels.windows import from_us, to_us
 
 LOAD_WAIT_S = 30.0
@@ -61,7 +59,7 @@ class Game:
     """The use cases of one game. Got from `Laurels.game`."""
 
     def __init__(
-        self, state: GameState, store: SqliteStore, indexes: Indexes, limits: Limits, clock: Callable[[], int]
+        self, state: GameState, store: Store, indexes: Indexes, limits: Limits, clock: Callable[[], int]
     ) -> None:
         self._state = state
         self._store = store

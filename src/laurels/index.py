@@ -7,12 +7,11 @@ one reads its entries, and nothing else.
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
 
 from laurels._native import Players, RankIndex
 from laurels.boards import Place, Ranker
 from laurels.model import GameDefinition
-from laurels.stores.base import Entries, NewInstance, SavedBoard
+from laurels.stores.base import Entries, NewInstance, Reads, SavedBoard
 
 
 class LiveBoard:
@@ -65,23 +64,10 @@ class Instance:
         self.used = 0
 
 
-class EntrySource(Protocol):
-    """Where the entries of instances are read from."""
-
-    def instance_id(self, board_id: int, place: Place) -> int | None:
-        """The id of an instance, None if the store has none."""
-
-    def entries(self, instance_id: int, terms: int) -> Entries:
-        """All entries of an instance, each with so many terms."""
-
-    def last_instance_id(self) -> int:
-        """The highest id in use."""
-
-
 class Indexes:
     """The instances in memory. Any thread may open one; only the writer's thread changes them."""
 
-    def __init__(self, source: EntrySource, players: Callable[[str], Players], bytes_max: int) -> None:
+    def __init__(self, source: Reads, players: Callable[[str], Players], bytes_max: int) -> None:
         self._source = source
         self._players = players
         self._bytes_max = bytes_max

@@ -16,7 +16,7 @@ from laurels.feed import LocalFeed
 from laurels.games import Game
 from laurels.index import GameState, Indexes, LiveBoard
 from laurels.model import Board, GameDefinition
-from laurels.stores.base import Progress
+from laurels.stores.base import Progress, Store
 from laurels.stores.sqlite import SqliteStore
 from laurels.stores.sqlite.store import system_clock
 from laurels.verify import VerifyReport, verify
@@ -27,7 +27,7 @@ logger = logging.getLogger("laurels")
 class Laurels:
     """Everything, opened on one store. Use `async with Laurels.open(url) as laurels`."""
 
-    def __init__(self, store: SqliteStore, config: Config, clock: Callable[[], int]) -> None:
+    def __init__(self, store: Store, config: Config, clock: Callable[[], int]) -> None:
         self.config = config
         self._store = store
         self._clock = clock

@@ -10,8 +10,7 @@ from laurels.boards import Place
 from laurels.errors import StoreDamaged
 from laurels.feed import Replay
 from laurels.index import GameState, Indexes, LiveBoard
-from laurels.stores.base import Progress, Segment
-from laurels.stores.sqlite import SqliteStore
+from laurels.stores.base import Progress, Segment, Store
 
 PROBLEMS_MAX = 100
 ROWS = 10_000
@@ -37,7 +36,7 @@ class VerifyReport(Struct, kw_only=True):
 
 
 async def verify(
-    store: SqliteStore,
+    store: Store,
     indexes: Indexes,
     games: dict[str, GameState],
     clock: Callable[[], int],
@@ -77,7 +76,7 @@ async def verify(
 class _GameCheck:
     """One game, worked out from the log."""
 
-    def __init__(self, state: GameState, store: SqliteStore, report: VerifyReport) -> None:
+    def __init__(self, state: GameState, store: Store, report: VerifyReport) -> None:
         self._state = state
         self._store = store
         self._report = report

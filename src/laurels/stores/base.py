@@ -12,13 +12,14 @@ Faults      An engine that fails raises a `StoreError`. The submission was then 
 """
 
 from bisect import bisect_left
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
+from laurels._native import Players, SubmissionIds
 from laurels.batch import Batch
 from laurels.boards import Place, unscaled
 from laurels.model import Board, EntryChange, GameDefinition, InstanceName, Submission
@@ -33,6 +34,32 @@ SEGMENT_ROWS_MAX = 1 << ROW_BITS
 def place_of(seq: int, row: int) -> int:
     """The place of a row of a segment: it grows along the log."""
     return seq << ROW_BITS | row
+
+
+def given_id(place: int) -> str:
+    """The submission id that the server gives: it says where the row lies."""
+    return f"@{place:x}"
+
+
+def place_of_given_id(submission_id: str) -> int | None:
+    """The place that a given id says, None for any other id."""
+    digits = submission_id[1:]
+    if submission_id[:1] != "@" or not 1 <= len(digits) <= 15 or _canonical_digits(digits) != digits:
+        return None
+    return int(digits, 16)
+
+
+def _canonical_digits(digits: str) -> str | None:
+    """Canonical digits, so that one submission has one id."""
+    try:
+        return f"{int(digits, 16):x}"
+    except ValueError:
+        return None
+
+
+def seq_and_row(place: int) -> tuple[int, int]:
+    """The segment and row of a place."""
+    return place >> ROW_BITS, place & ((1 << ROW_BITS) - 1)
 
 
 @dataclass(slots=True)
@@ -178,38 +205,150 @@ class Feed(Protocol):
         """(board, oldest window start still kept) of each board that keeps only some windows."""
 
 
-class Store(Protocol):
-    """Where data rests. Opened with `open_store`; used by one event loop; closed once."""
+class Reads(Protocol):
+    """What is kept, read at once. Blocks, so it is called on a reader's thread (`Store.read`); safe on any thread."""
 
-    read_only: bool
+    def last_seq(self) -> int:
+        """The seq of the newest segment, 0 if there is none."""
+
+    def submissions(self, game: str, places: Sequence[int]) -> list[Submission | None]:
+        """Submissions by place; None for one that was erased or is another game's."""
+
+    def history(self, game: str, newest: int, limit: int) -> list[tuple[int, Submission]]:
+        """A player's submissions with their places, from the place of one of them backwards."""
+
+    def last_places(self, game: str) -> tuple[list[str], list[int]]:
+        """Every player of a game and the place of their latest submission, as far as it is written."""
+
+    def instance_id(self, board_id: int, place: Place) -> int | None:
+        """The id of a board instance, None if none was written."""
+
+    def last_instance_id(self) -> int:
+        """The highest id of any instance, 0 if there is none."""
+
+    def entries(self, instance_id: int, terms: int) -> Entries:
+        """All written entries of an instance, each with so many terms."""
+
+    def entry_places(self, instance_id: int, player_ids: Sequence[str]) -> dict[str, int]:
+        """The places of the submissions that count, by player, as far as they are written."""
+
+    def count_entries(self, board_id: int) -> dict[str, int]:
+        """How many entries each written instance of a board has, by place key."""
+
+    def instances_of_player(self, player_id: str) -> list[tuple[int, str]]:
+        """(board, place key) of each instance in which a player has a written entry."""
+
+    def removals(self, game: str, player_id: str | None = None) -> list[Removal]:
+        """Removed entries of a game, or of one of its players."""
+
+    def descriptions(self, game: str, field: str, values: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Display attributes of those values that have any."""
+
+
+class Store(Protocol):
+    """Where data rests; used by one event loop, closed once. What raises, raises a StoreError."""
+
+    @property
+    def read_only(self) -> bool:
+        """Whether it was opened for reading only."""
+
+    @property
+    def reader(self) -> Reads:
+        """What is kept."""
+
+    def catalog(self) -> Catalog:
+        """Games, boards and bans as they are kept. Blocks."""
+
+    def players(self, game: str) -> Players:
+        """The interned player ids of a game, shared by its rank indexes."""
+
+    def recover(self, feed: Feed) -> int:
+        """Have the feed apply what was committed but not written behind; how many submissions. Blocks."""
+
+    def start(self, reload: Callable[[], None]) -> None:
+        """Answer requests from now on. Read-only, `reload` is called when another process has written."""
 
     async def close(self) -> None:
-        """Write what is behind, then let go of the engine."""
+        """Answer what waits, write what is behind, let go of the engine."""
+
+    async def read(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Run blocking work on a reader's thread."""
+
+    async def refresh(self) -> None:
+        """Read-only: see what another process has written since the last read."""
 
     # The log
     async def submit(self, game: str, batch: Batch) -> Accepted:
-        """Commit a checked batch and have it applied. Durable when it returns."""
+        """Commit a checked batch and have it applied. Durable when it returns. Waits while too much is queued."""
 
     async def submissions(self, game: str, places: Sequence[int]) -> list[Submission | None]:
         """Submissions by place; None for one that was erased."""
+
+    async def has_submissions(self, game: str) -> bool:
+        """Whether a game's log holds anything."""
 
     async def find_submission(self, game: str, submission_id: str) -> int | None:
         """The place of a submission, None if the game has none of that id."""
 
     async def history(self, game: str, player_id: str, before: int | None, limit: int) -> list[tuple[int, Submission]]:
-        """A player's submissions with their places, newest first, from before a place."""
+        """A player's submissions with their places, newest first, from before a place (one of theirs)."""
 
     def log(self, game: str, after_place: int = -1) -> AsyncIterator[list[tuple[int, Submission]]]:
         """All submissions of a game in order, in pieces, as of the moment of the call."""
 
-    # Definitions
-    def catalog(self) -> Catalog:
-        """Games, boards and bans as they are kept."""
+    def segments(self, after_seq: int, up_to_seq: int | None = None, game: str | None = None) -> Iterator[Segment]:
+        """Segments as columns, in order. Blocks."""
 
+    def latest_place(self, game: str, player_id: str) -> int:
+        """The place of a player's latest submission, -1 if there is none. Blocks."""
+
+    def all_ids(self, game: str) -> tuple[SubmissionIds, int]:
+        """The submission ids of a game that are kept apart from the log, and up to which segment they go. Blocks."""
+
+    # Between two groups of submissions, when nothing is committed or applied
+    async def between_groups(self, work: Callable[[int], T]) -> T:
+        """Call `work` with the newest seq."""
+
+    async def settled(self, work: Callable[[int], T]) -> T:
+        """The same, with everything written that was behind."""
+
+    # Definitions
     async def save_game(self, name: str, definition: GameDefinition) -> None:
         """Create or change a game (its boards are saved one by one)."""
 
-    # Moderation
+    async def save_board(self, game: str, name: str, definition: Board) -> SavedBoard:
+        """Keep a new version of a board, not yet ready."""
+
+    async def publish_board(self, board: SavedBoard, publish: Callable[[], None]) -> None:
+        """Keep that a board is ready and its entries written, retire its older versions, then call `publish`."""
+
+    async def drop_board(self, game: str, name: str, publish: Callable[[], None]) -> None:
+        """Forget a board and its entries, then call `publish`. The submissions stay."""
+
+    # Moderation and display; the last argument brings memory in line, between two groups
+    async def remove_entry(
+        self, game: str, board: str, board_id: int, place: Place, player_id: str, removed: Callable[[], bool]
+    ) -> bool:
+        """A player's submissions so far no longer count in an instance."""
+
+    async def ban(self, game: str, player_id: str, reason: str, banned: Callable[[], None]) -> None:
+        """Hide a player from all boards of a game; their submissions stay in the log."""
+
+    async def unban(
+        self,
+        game: str,
+        player_id: str,
+        restored: Callable[[], tuple[list[NewInstance], list[Entries]]],
+        unbanned: Callable[[], None],
+    ) -> None:
+        """Show a player again, with the entries that `restored` works out from the log."""
+
+    async def remove_player(self, game: str, player_id: str, removed: Callable[[], None]) -> int:
+        """Erase everything kept of a player, the submissions in the log too; how many those were."""
+
+    async def removals(self, game: str, player_id: str | None = None) -> list[Removal]:
+        """Removed entries of a game, or of one of its players."""
+
     async def describe(self, game: str, field: str, attributes: Mapping[str, Mapping[str, str]]) -> None:
         """Set the display attributes of players or of a dimension's values."""
 
@@ -218,7 +357,13 @@ class Store(Protocol):
 
     # Upkeep
     async def backup(self, path: str, progress: Progress | None = None) -> None:
-        """A complete copy, consistent at one moment, while work goes on."""
+        """A complete copy, consistent at one moment, while work goes on. Conflict if `path` exists."""
+
+    async def compact(self) -> None:
+        """Give space that is no longer used back. Submissions wait meanwhile."""
+
+    def damage(self) -> list[str]:
+        """What the engine's own check finds wrong. Blocks."""
 
 
 class OwnerNote(Struct, frozen=True):

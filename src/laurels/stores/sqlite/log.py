@@ -15,7 +15,7 @@ import msgspec
 from laurels.batch import Batch
 from laurels.errors import StoreDamaged
 from laurels.model import Submission
-from laurels.stores.base import ROW_BITS, Segment, place_of
+from laurels.stores.base import Segment, given_id, place_of
 from laurels.windows import from_us
 
 FIXED = ("player_id", "score", "submission_id", "played_at", "previous")
@@ -125,29 +125,3 @@ class StoredSegment:
             else:
                 batch.metrics[name.removeprefix(METRIC)] = column
         return batch
-
-
-def given_id(place: int) -> str:
-    """The submission id that the server gives: it says where the row lies."""
-    return f"@{place:x}"
-
-
-def place_of_given_id(submission_id: str) -> int | None:
-    """The place that a given id says, None for any other id."""
-    digits = submission_id[1:]
-    if submission_id[:1] != "@" or not 1 <= len(digits) <= 15 or given_id_digits(digits) != digits:
-        return None
-    return int(digits, 16)
-
-
-def given_id_digits(digits: str) -> str | None:
-    """Canonical digits, so that one submission has one id."""
-    try:
-        return f"{int(digits, 16):x}"
-    except ValueError:
-        return None
-
-
-def seq_and_row(place: int) -> tuple[int, int]:
-    """The segment and row of a place."""
-    return place >> ROW_BITS, place & ((1 << ROW_BITS) - 1)

@@ -12,8 +12,8 @@ from laurels._native import SubmissionIds
 from laurels.boards import Place, place_from_key, place_key
 from laurels.errors import StoreUnavailable
 from laurels.model import Board, GameDefinition, Submission
-from laurels.stores.base import Catalog, Effect, Entries, Removal, SavedBoard
-from laurels.stores.sqlite.log import StoredSegment, seq_and_row
+from laurels.stores.base import Catalog, Effect, Entries, Removal, SavedBoard, seq_and_row
+from laurels.stores.sqlite.log import StoredSegment
 from laurels.stores.sqlite.schema import connect, translated
 
 SEGMENTS_CACHED = 256

@@ -29,8 +29,9 @@ from laurels.stores.base import (
     SavedBoard,
     Segment,
     place_of,
+    place_of_given_id,
+    seq_and_row,
 )
-from laurels.stores.sqlite import log
 from laurels.stores.sqlite.reader import Reader
 from laurels.stores.sqlite.schema import Ownership, connect, open_file, translated
 from laurels.stores.sqlite.state import WriterState
@@ -216,9 +217,9 @@ class SqliteStore:
 
     async def find_submission(self, game: str, submission_id: str) -> int | None:
         """The place of a submission, None if the game has none of that id."""
-        given = log.place_of_given_id(submission_id)
+        given = place_of_given_id(submission_id)
         if given is not None:
-            seq, row = log.seq_and_row(given)
+            seq, row = seq_and_row(given)
             segment = await self.read(self.reader.segment, seq)
             there = segment is not None and segment.game == game and row < len(segment.rows)
             return given if there else None
@@ -234,7 +235,7 @@ class SqliteStore:
             if before is None:
                 newest = self._state.latest_place(game, player_id)
             else:
-                seq, row = log.seq_and_row(before)
+                seq, row = seq_and_row(before)
                 segment = self.reader.segment(seq)
                 newest = -1 if segment is None or row >= len(segment.rows) else segment.previous(row)
             return self.reader.history(game, newest, limit)
@@ -244,7 +245,7 @@ class SqliteStore:
     async def log(self, game: str, after_place: int = -1) -> AsyncIterator[list[tuple[int, Submission]]]:
         """All submissions of a game in order, in pieces, as of the moment of the call."""
         last_seq = await self.read(self.reader.last_seq)
-        seq = log.seq_and_row(after_place)[0] - 1 if after_place >= 0 else 0
+        seq = seq_and_row(after_place)[0] - 1 if after_place >= 0 else 0
         while some := await self.read(self.reader.some_segments, seq, last_seq, game):
             seq = some[-1].seq
             rows = ((place_of(s.seq, row), s.submission(row)) for s in some for row in range(len(s.rows)))
@@ -427,7 +428,7 @@ class SqliteStore:
             place = self._state.latest_place(game, player_id)
             erased = 0
             while place >= 0:
-                seq, row = log.seq_and_row(place)
+                seq, row = seq_and_row(place)
                 segment = self.reader.segment(seq)
                 if segment is None:
                     break

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from laurels.batch import Batch
 from laurels.errors import InvalidInput, LaurelsError, StoreError, StoreUnavailable
-from laurels.stores.base import SEGMENT_ROWS_MAX, Accepted, Feed, Outcome, Segment
+from laurels.stores.base import SEGMENT_ROWS_MAX, Accepted, Feed, Outcome, Segment, seq_and_row
 from laurels.stores.sqlite import log
 from laurels.stores.sqlite.behind import Behind
 from laurels.stores.sqlite.schema import store_error
@@ -303,7 +303,7 @@ class Writer:
                 fresh += 1
             elif place < 0:
                 place = base + ~place
-            seq, number = log.seq_and_row(place)
+            seq, number = seq_and_row(place)
             if seq in outcomes:
                 instants.append(since + place - base)
             else:
