@@ -1,9 +1,10 @@
 //! What the entries of a board instance mean: order terms as keys, policies, ranks, and what is not yet written.
 
 use crate::players::PlayerTable;
-use crate::tree::{Ids, Key, Spot, Tree};
+use crate::tree::{Ids, Key, NumberHasher, Spot, Tree};
 use std::cmp::Ordering;
 use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 
 /// What a further submission of a player does to the entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,12 +109,8 @@ pub struct Effect {
     pub total: usize,
 }
 
-/// A change that the store has not written yet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Pending {
-    place: i64,
-    removed: bool,
-}
+/// Changes that the store has not written yet: by player the place, or its complement if the entry was removed.
+type Pending = HashMap<u32, i64, BuildHasherDefault<NumberHasher>>;
 
 /// Entries that are not yet written, as columns in order of player id.
 #[derive(Default)]
@@ -142,6 +139,10 @@ pub trait AnyIndex: Send + Sync {
     /// The first row whose value takes a sum beyond 64 bits; rows without a player are passed over.
     fn sum_overflow(&self, players: &[Option<u32>], values: &[i64]) -> Option<usize>;
     fn standing(&self, player: u32) -> Option<Standing>;
+    /// Of many players at once: their cache misses overlap.
+    fn standings(&self, players: &[Option<u32>]) -> Vec<Option<Standing>>;
+    /// Have at hand what applying to these players reads.
+    fn prefetch(&self, players: &[u32]);
     fn terms(&self, player: u32) -> Option<Vec<i64>>;
     fn rows(&self, position: usize, limit: usize) -> RowColumns;
     fn around(&self, player: u32, limit: usize) -> Option<RowColumns>;
@@ -171,7 +172,7 @@ pub fn new_index(spec: Spec) -> Option<Box<dyn AnyIndex>> {
 struct Index<const W: usize> {
     spec: Spec,
     tree: Tree<W>,
-    pending: HashMap<u32, Pending, foldhash::fast::RandomState>,
+    pending: Pending,
 }
 
 impl<const W: usize> Index<W> {
@@ -193,18 +194,20 @@ impl<const W: usize> Index<W> {
         self.spec.value(self.spec.value_term, key[self.spec.value_term])
     }
 
-    fn rank_at(&self, spot: Spot, position: usize) -> usize {
-        match self.spec.ranking {
-            Ranking::Ordinal => position + 1,
-            Ranking::Competition => self.tree.position_of_tie(spot, self.spec.tie_terms) + 1,
-            Ranking::Dense => self.tree.ties_through(spot),
-        }
-    }
-
     fn standing_at(&self, spot: Spot) -> Standing {
-        let position = self.tree.position(spot);
         let value = self.value_of(self.tree.key(spot));
-        Standing { value, rank: self.rank_at(spot, position), position: position + 1 }
+        let (rank, position) = match self.spec.ranking {
+            Ranking::Competition => {
+                let (position, tie) = self.tree.position_and_tie(spot, self.spec.tie_terms);
+                (tie + 1, position)
+            }
+            Ranking::Dense => (self.tree.ties_through(spot), self.tree.position(spot)),
+            Ranking::Ordinal => {
+                let position = self.tree.position(spot);
+                (position + 1, position)
+            }
+        };
+        Standing { value, rank, position: position + 1 }
     }
 
     fn effect(&self, counted: bool, old: Option<Standing>, new: Option<Standing>) -> Effect {
@@ -249,7 +252,7 @@ impl<const W: usize> Index<W> {
                 (_, Some(&rank), Some(before)) if before[..ties] == key[..ties] => rank,
                 (Ranking::Competition, Some(_), _) => at + 1,
                 (Ranking::Dense, Some(&rank), _) => rank + 1,
-                (_, None, _) => self.rank_at(spot, at),
+                (_, None, _) => self.standing_at(spot).rank,
             };
             rows.players.push(player);
             rows.ranks.push(rank);
@@ -286,7 +289,7 @@ impl<const W: usize> AnyIndex for Index<W> {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.tree.memory_bytes() + self.pending.capacity() * (size_of::<(u32, Pending)>() + 1)
+        self.tree.memory_bytes() + self.pending.capacity() * (size_of::<(u32, i64)>() + 1)
     }
 
     fn clear(&mut self) {
@@ -322,7 +325,7 @@ impl<const W: usize> AnyIndex for Index<W> {
         let ids = self.ids(table);
         let Some(spot) = self.tree.find(player) else {
             let spot = self.tree.insert(key, player, place, ids);
-            self.pending.insert(player, Pending { place, removed: false });
+            self.pending.insert(player, place);
             return self.effect(true, None, Some(self.standing_at(spot)));
         };
         let old = self.standing_at(spot);
@@ -330,7 +333,7 @@ impl<const W: usize> AnyIndex for Index<W> {
             None => self.effect(false, Some(old), Some(old)),
             Some(key) => {
                 let spot = self.tree.change(spot, key, place, ids);
-                self.pending.insert(player, Pending { place, removed: false });
+                self.pending.insert(player, place);
                 self.effect(true, Some(old), Some(self.standing_at(spot)))
             }
         }
@@ -363,7 +366,7 @@ impl<const W: usize> AnyIndex for Index<W> {
     fn remove(&mut self, player: u32, place: i64) -> bool {
         let Some(spot) = self.tree.find(player) else { return false };
         self.tree.remove(spot);
-        self.pending.insert(player, Pending { place, removed: true });
+        self.pending.insert(player, !place);
         true
     }
 
@@ -392,6 +395,14 @@ impl<const W: usize> AnyIndex for Index<W> {
 
     fn standing(&self, player: u32) -> Option<Standing> {
         self.tree.find(player).map(|spot| self.standing_at(spot))
+    }
+
+    fn standings(&self, players: &[Option<u32>]) -> Vec<Option<Standing>> {
+        self.tree.find_all(players).into_iter().map(|spot| spot.map(|spot| self.standing_at(spot))).collect()
+    }
+
+    fn prefetch(&self, players: &[u32]) {
+        self.tree.prefetch_entries(players.iter().copied());
     }
 
     fn terms(&self, player: u32) -> Option<Vec<i64>> {
@@ -436,36 +447,33 @@ impl<const W: usize> AnyIndex for Index<W> {
     }
 
     fn pending(&self, table: &PlayerTable, limit: usize) -> PendingColumns {
-        let mut changed: Vec<(u32, Pending)> = self.pending.iter().map(|(&n, &p)| (n, p)).collect();
-        let by_id = |a: &(u32, Pending), b: &(u32, Pending)| table.id(a.0).cmp(table.id(b.0));
+        let mut changed: Vec<(u32, i64)> = self.pending.iter().map(|(&n, &p)| (n, p)).collect();
+        let by_id = |a: &(u32, i64), b: &(u32, i64)| table.id(a.0).cmp(table.id(b.0));
         if limit < changed.len() {
             changed.select_nth_unstable_by(limit, by_id);
             changed.truncate(limit);
         }
         changed.sort_unstable_by(by_id);
         let mut columns = PendingColumns { terms: vec![Vec::with_capacity(changed.len()); W], ..Default::default() };
-        for (player, change) in changed {
-            let key =
-                (!change.removed).then(|| *self.tree.key(self.tree.find(player).expect("a changed entry is there")));
+        for (player, place) in changed {
+            let removed = place < 0;
+            let key = (!removed).then(|| *self.tree.key(self.tree.find(player).expect("a changed entry is there")));
             for (term, column) in columns.terms.iter_mut().enumerate() {
                 column.push(key.map_or(0, |key| self.spec.value(term, key[term])));
             }
             columns.players.push(player);
-            columns.places.push(change.place);
-            columns.removed.push(change.removed);
+            columns.places.push(if removed { !place } else { place });
+            columns.removed.push(removed);
         }
         columns
     }
 
     fn pending_place(&self, player: u32) -> i64 {
-        match self.pending.get(&player) {
-            Some(Pending { place, removed: false }) => *place,
-            _ => -1,
-        }
+        self.pending.get(&player).map_or(-1, |&place| place.max(-1))
     }
 
     fn mark_clean(&mut self, player: u32, place: i64) {
-        if self.pending.get(&player).is_some_and(|pending| pending.place == place) {
+        if self.pending.get(&player).is_some_and(|&pending| pending == place || pending == !place) {
             self.pending.remove(&player);
             if self.pending.is_empty() && self.pending.capacity() > 1024 {
                 self.pending = HashMap::default();
@@ -475,8 +483,8 @@ impl<const W: usize> AnyIndex for Index<W> {
 
     fn check(&self, table: &PlayerTable) -> Result<(), String> {
         self.tree.check(self.ids(table))?;
-        for (&player, pending) in &self.pending {
-            if self.tree.find(player).is_some() == pending.removed {
+        for (&player, &pending) in &self.pending {
+            if self.tree.find(player).is_some() == (pending < 0) {
                 return Err("a pending change disagrees with the entries".to_owned());
             }
         }

@@ -5,6 +5,7 @@
 
 pub mod index;
 pub mod players;
+mod prefetch;
 pub mod tree;
 
 #[cfg(feature = "python")]

@@ -5,8 +5,9 @@
 
 use crate::columns::{Ints, Texts, id_of};
 use crate::ids::{IdRun, SubmissionIds};
-use crate::index::{AnyIndex, Effect, PendingColumns, Policy, Ranking, RowColumns, Spec, new_index};
+use crate::index::{AnyIndex, Effect, PendingColumns, Policy, Ranking, RowColumns, Spec, Standing, new_index};
 use crate::players::PlayerTable;
+use crate::prefetch::TOGETHER;
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use pyo3::exceptions::{PyAssertionError, PyMemoryError, PyOverflowError, PyValueError};
 use pyo3::prelude::*;
@@ -99,6 +100,7 @@ impl Rows {
 
 impl Rows {
     fn new(table: &PlayerTable, rows: RowColumns) -> Self {
+        table.prefetch_ids(&rows.players);
         Self {
             first_position: rows.first_position,
             player_ids: rows.players.iter().map(|&n| table.text(n).to_owned()).collect(),
@@ -301,9 +303,12 @@ impl RankIndex {
             for turn in numbers.chunks(ROWS_PER_TURN) {
                 let table = self.table.read();
                 let mut index = self.index.write();
-                for &number in turn {
-                    let row = effects.len();
-                    effects.push(index.apply(&table, number, &terms, row, places.0[row]));
+                for some in turn.chunks(TOGETHER) {
+                    index.prefetch(some);
+                    for &number in some {
+                        let row = effects.len();
+                        effects.push(index.apply(&table, number, &terms, row, places.0[row]));
+                    }
                 }
                 RwLockWriteGuard::unlock_fair(index);
             }
@@ -399,12 +404,9 @@ impl RankIndex {
 
     fn ranks(&self, py: Python<'_>, ids: Texts) -> (Vec<usize>, Vec<usize>) {
         self.batch(py, |table, index| {
-            ids.iter()
-                .map(|id| {
-                    let standing = table.find(id).and_then(|number| index.standing(number));
-                    standing.map_or((0, 0), |standing| (standing.rank, standing.position))
-                })
-                .unzip()
+            let standings = index.standings(&table.find_all(ids.iter()));
+            let of = |standing: Option<Standing>| standing.map_or((0, 0), |one| (one.rank, one.position));
+            standings.into_iter().map(of).unzip()
         })
     }
 
@@ -483,10 +485,7 @@ impl RankIndex {
 
 /// The numbers of ids; new ids are interned.
 fn find_or_intern(table: &RwLock<PlayerTable>, ids: &Texts) -> PyResult<Vec<u32>> {
-    let known: Option<Vec<u32>> = {
-        let table = table.read();
-        ids.iter().map(|id| table.find(id)).collect()
-    };
+    let known: Option<Vec<u32>> = table.read().find_all(ids.iter()).into_iter().collect();
     known.map_or_else(|| intern_all(&mut table.write(), ids), Ok)
 }
 

@@ -4,22 +4,23 @@
 //! # Structure
 //!
 //! * A key is W words of 64 bits that compare as unsigned numbers in board order. Equal keys are ordered by player id.
-//! * A **leaf** holds up to 256 entries as parallel arrays: keys, player numbers, and, where the policy needs them, places.
-//!   Arrays double as they grow, so that a board of three players takes three entries' space.
+//! * A **leaf** holds up to 128 entries as parallel arrays: keys, player numbers, and, where the policy needs them, places.
+//!   Arrays double at first, so that a board of three players takes three entries' space, and then grow by 16.
 //! * A **group** holds up to 128 leaves: for each its number, its count of entries, and its separator, a lower bound
 //!   of its entries that is above all entries of the leaf before.
 //! * The **root** holds the groups in order with their separators, and a Fenwick tree over their counts.
 //! * **Homes** say in which leaf a player's entry is: nothing while there is one leaf, a small hash map while the board has
 //!   few of the game's players, an array by player number when it has a good share of them.
 //!
-//! Three levels of 256, 128 and as many groups as needed: one million entries are some 5,000 leaves in 40 groups, ten
-//! million some 400 groups. Root and groups stay in the processor's caches; the leaf is what misses.
+//! Three levels of 128, 128 and as many groups as needed: one million entries are some 10,000 leaves in 100 groups, ten
+//! million some 1,000 groups. Root and groups stay in the processor's caches; the leaf is what misses. Look-ups of many
+//! players go through these steps together, 16 at a time, so that their misses overlap.
 //!
 //! # Costs (n entries)
 //!
 //! | | |
 //! |---|---|
-//! | position of a player | home (1 miss), scan of the leaf's player numbers (1 KiB, vectorised), prefix of counts in the group (512 bytes, vectorised), log(groups) steps of the Fenwick tree |
+//! | position of a player | home (1 miss), scan of the leaf's player numbers (512 bytes, vectorised), prefix of counts in the group (256 bytes, vectorised), log(groups) steps of the Fenwick tree |
 //! | entry at a position, or position of a key | binary searches in root, group and leaf |
 //! | insert, remove | the same, and the shift of half a leaf |
 //! | split | one in about 100 inserts; first a neighbour with room takes some |
@@ -30,12 +31,14 @@
 //! group totals and Fenwick sums add up; homes agree both ways; on dense boards, `starts` count the entries
 //! whose tie prefix differs from the entry before.
 
-use crate::players::PlayerTable;
+use crate::players::{PlayerTable, make_room};
+use crate::prefetch::{TOGETHER, prefetch};
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-pub const LEAF_MAX: usize = 256;
+pub const LEAF_MAX: usize = 128;
+const LEAF_STEP: usize = 16;
 const LEAF_SHARES: usize = LEAF_MAX * 3 / 4;
 const LEAF_MERGES: usize = LEAF_MAX / 4;
 const LEAF_LOADED: usize = LEAF_MAX * 9 / 10;
@@ -68,7 +71,9 @@ struct Leaf<const W: usize> {
     players: Vec<u32>,
     /// The place that each entry reflects; empty if the tree keeps none.
     places: Vec<i64>,
+    /// The group that it is in, and its slot there.
     group: u32,
+    slot: u32,
 }
 
 impl<const W: usize> Leaf<W> {
@@ -78,6 +83,7 @@ impl<const W: usize> Leaf<W> {
             players: Vec::with_capacity(capacity),
             places: Vec::with_capacity(if places { capacity } else { 0 }),
             group: NONE,
+            slot: 0,
         }
     }
 
@@ -90,6 +96,13 @@ impl<const W: usize> Leaf<W> {
     }
 
     fn insert(&mut self, at: usize, key: Key<W>, player: u32, place: Option<i64>) {
+        let more = if self.len() < LEAF_MAX / 2 { self.len().max(4) } else { LEAF_STEP };
+        if self.len() == self.keys.capacity() {
+            self.keys.reserve_exact(more);
+        }
+        if self.len() == self.players.capacity() {
+            self.players.reserve_exact(more);
+        }
         self.keys.insert(at, key);
         self.players.insert(at, player);
         if let Some(place) = place {
@@ -128,9 +141,9 @@ type Separator<const W: usize> = (Key<W>, u32);
 
 struct Group<const W: usize> {
     leaves: Vec<u32>,
-    counts: Vec<u32>,
+    counts: Vec<u16>,
     /// Of each leaf, how many entries start a new tie group; zeros unless the tree counts them.
-    starts: Vec<u32>,
+    starts: Vec<u16>,
     separators: Vec<Separator<W>>,
     /// Where the group stands in the root.
     order: u32,
@@ -143,8 +156,9 @@ enum Homes {
     Dense(Vec<u32>),
 }
 
+/// Spreads player numbers, which count up from zero.
 #[derive(Default)]
-struct NumberHasher(u64);
+pub struct NumberHasher(u64);
 
 impl Hasher for NumberHasher {
     fn finish(&self) -> u64 {
@@ -294,7 +308,8 @@ impl<const W: usize> Tree<W> {
             .iter()
             .map(|group| {
                 size_of::<Group<W>>()
-                    + (group.leaves.capacity() + group.counts.capacity() + group.starts.capacity()) * 4
+                    + group.leaves.capacity() * 4
+                    + (group.counts.capacity() + group.starts.capacity()) * 2
                     + group.separators.capacity() * size_of::<Separator<W>>()
             })
             .sum();
@@ -321,6 +336,38 @@ impl<const W: usize> Tree<W> {
         self.leaves[leaf as usize].find(player).map(|at| Spot { leaf, at })
     }
 
+    /// Where many players' entries are. Their cache misses overlap.
+    pub fn find_all(&self, players: &[Option<u32>]) -> Vec<Option<Spot>> {
+        let mut found = Vec::with_capacity(players.len());
+        for some in players.chunks(TOGETHER) {
+            self.prefetch_entries(some.iter().flatten().copied());
+            let from = found.len();
+            found.extend(some.iter().map(|player| player.and_then(|player| self.find(player))));
+            for spot in found[from..].iter().flatten() {
+                prefetch(&self.leaves[spot.leaf as usize].keys[spot.at]);
+            }
+        }
+        found
+    }
+
+    /// Have at hand what finding these players reads.
+    pub fn prefetch_entries(&self, players: impl Iterator<Item = u32> + Clone) {
+        if let Homes::Dense(homes) = &self.homes {
+            for home in players.clone().filter_map(|player| homes.get(player as usize)) {
+                prefetch(home);
+            }
+            let leaves = players.filter_map(|player| self.leaves.get(*homes.get(player as usize)? as usize));
+            for leaf in leaves.clone() {
+                prefetch(leaf);
+            }
+            for leaf in leaves {
+                for line in leaf.players.iter().step_by(16) {
+                    prefetch(line);
+                }
+            }
+        }
+    }
+
     pub fn key(&self, spot: Spot) -> &Key<W> {
         &self.leaves[spot.leaf as usize].keys[spot.at]
     }
@@ -340,10 +387,9 @@ impl<const W: usize> Tree<W> {
     }
 
     fn entries_before(&self, leaf: u32) -> usize {
-        let group = &self.groups[self.leaves[leaf as usize].group as usize];
-        let slot = slot_of(group, leaf);
-        let in_group: u32 = group.counts[..slot].iter().sum();
-        self.counts.prefix(group.order as usize) as usize + in_group as usize
+        let leaf = &self.leaves[leaf as usize];
+        let group = &self.groups[leaf.group as usize];
+        self.counts.prefix(group.order as usize) as usize + sum(&group.counts[..leaf.slot as usize])
     }
 
     /// How many entries satisfy a condition that holds for all before some point of the order and for none after it, and
@@ -363,20 +409,25 @@ impl<const W: usize> Tree<W> {
                 high = middle;
             }
         }
-        let before: u32 = group.counts[..slot].iter().sum();
-        let count = self.counts.prefix(group.order as usize) as usize + before as usize + low;
+        let before = sum(&group.counts[..slot]);
+        let count = self.counts.prefix(group.order as usize) as usize + before + low;
         (count, Spot { leaf: group.leaves[slot], at: low })
     }
 
-    /// How many entries stand before all those whose first `words` words are those of an entry.
-    pub fn position_of_tie(&self, spot: Spot, words: usize) -> usize {
+    /// How many entries stand before one, and how many before all those that share its first `words` words.
+    pub fn position_and_tie(&self, spot: Spot, words: usize) -> (usize, usize) {
         let leaf = &self.leaves[spot.leaf as usize];
+        let before = self.entries_before(spot.leaf);
         let prefix = &leaf.keys[spot.at][..words];
+        // Most entries share theirs with nobody: look at the one before first.
+        if spot.at > 0 && leaf.keys[spot.at - 1][..words] != *prefix {
+            return (before + spot.at, before + spot.at);
+        }
         let first = leaf.keys[..spot.at].partition_point(|key| key[..words] < *prefix);
         if first > 0 || self.ends_before(spot.leaf, prefix) {
-            return self.entries_before(spot.leaf) + first;
+            return (before + spot.at, before + first);
         }
-        self.partition(|key, _| key[..words] < *prefix).0
+        (before + spot.at, self.partition(|key, _| key[..words] < *prefix).0)
     }
 
     /// Whether the leaf before one, if any, ends with another prefix.
@@ -392,10 +443,9 @@ impl<const W: usize> Tree<W> {
         let words = self.start_words.expect("a dense board counts starts");
         let leaf = &self.leaves[spot.leaf as usize];
         let group = &self.groups[leaf.group as usize];
-        let slot = slot_of(group, spot.leaf);
-        let before: u32 = group.starts[..slot].iter().sum();
+        let before = sum(&group.starts[..leaf.slot as usize]);
         let inside = (0..=spot.at).filter(|&at| self.is_start(spot.leaf, at, words)).count();
-        self.starts.prefix(group.order as usize) as usize + before as usize + inside
+        self.starts.prefix(group.order as usize) as usize + before + inside
     }
 
     /// Visit up to `limit` entries from a position on.
@@ -521,7 +571,7 @@ impl<const W: usize> Tree<W> {
             .map(|(order, first)| {
                 let numbers: Vec<u32> = (first..leaves.min(first + per_group)).map(|n| n as u32).collect();
                 let mut group = Group {
-                    counts: numbers.iter().map(|&n| self.leaves[n as usize].len() as u32).collect(),
+                    counts: numbers.iter().map(|&n| self.leaves[n as usize].len() as u16).collect(),
                     starts: vec![0; numbers.len()],
                     separators: numbers
                         .iter()
@@ -538,8 +588,9 @@ impl<const W: usize> Tree<W> {
             })
             .collect();
         for (number, group) in self.groups.iter().enumerate() {
-            for &leaf in &group.leaves {
+            for (slot, &leaf) in group.leaves.iter().enumerate() {
                 self.leaves[leaf as usize].group = number as u32;
+                self.leaves[leaf as usize].slot = slot as u32;
             }
         }
         self.root = (0..self.groups.len() as u32).collect();
@@ -548,9 +599,8 @@ impl<const W: usize> Tree<W> {
         if self.start_words.is_some() {
             for leaf in 0..leaves as u32 {
                 let starts = self.starts_of(leaf);
-                let group = &mut self.groups[self.leaves[leaf as usize].group as usize];
-                let slot = slot_of(group, leaf);
-                group.starts[slot] = starts;
+                let (group, slot) = (self.leaves[leaf as usize].group, self.leaves[leaf as usize].slot);
+                self.groups[group as usize].starts[slot as usize] = starts;
             }
         }
         self.sum_groups();
@@ -584,6 +634,8 @@ impl<const W: usize> Tree<W> {
             }
             Homes::Dense(homes) => {
                 if player as usize >= homes.len() {
+                    let more = player as usize + 1 - homes.len();
+                    make_room(homes, more);
                     homes.resize(player as usize + 1, NONE);
                 }
                 homes[player as usize] = leaf;
@@ -595,7 +647,7 @@ impl<const W: usize> Tree<W> {
     fn make_room(&mut self, leaf: u32, ids: Ids) {
         let number = self.leaves[leaf as usize].group;
         let group = &self.groups[number as usize];
-        let slot = slot_of(group, leaf);
+        let slot = self.leaves[leaf as usize].slot as usize;
         let right = group.leaves.get(slot + 1).copied();
         let left = slot.checked_sub(1).map(|slot| group.leaves[slot]);
         if let Some(right) = right.filter(|&n| self.leaves[n as usize].len() <= LEAF_SHARES) {
@@ -639,6 +691,7 @@ impl<const W: usize> Tree<W> {
         group.counts.insert(slot + 1, 0);
         group.starts.insert(slot + 1, 0);
         group.separators.insert(slot + 1, ([0; W], NONE));
+        self.renumber(number, slot + 1);
         self.recount(number, slot);
         self.recount(number, slot + 1);
         self.separate(number, slot + 1);
@@ -665,8 +718,9 @@ impl<const W: usize> Tree<W> {
             separators: group.separators.split_off(half),
             order: 0,
         };
-        for &leaf in &upper.leaves {
+        for (slot, &leaf) in upper.leaves.iter().enumerate() {
             self.leaves[leaf as usize].group = fresh;
+            self.leaves[leaf as usize].slot = slot as u32;
         }
         self.root.insert(order + 1, fresh);
         self.root_separators.insert(order + 1, upper.separators[0]);
@@ -678,7 +732,7 @@ impl<const W: usize> Tree<W> {
     fn merge(&mut self, leaf: u32) -> bool {
         let number = self.leaves[leaf as usize].group;
         let group = &self.groups[number as usize];
-        let slot = slot_of(group, leaf);
+        let slot = self.leaves[leaf as usize].slot as usize;
         let fits = |other: u32| {
             let (small, large) = (&self.leaves[leaf as usize], &self.leaves[other as usize]);
             small.len() == 0 || small.len() + large.len() <= LEAF_SHARES
@@ -742,6 +796,7 @@ impl<const W: usize> Tree<W> {
         group.counts[slot - 1] += count;
         group.leaves.remove(slot);
         group.separators.remove(slot);
+        self.renumber(number, slot);
         self.rehome(kept, end..end + moved);
     }
 
@@ -753,17 +808,25 @@ impl<const W: usize> Tree<W> {
 
     // --- counting -----------------------------------------------------------------------------------------
 
-    fn count(&mut self, leaf: u32, difference: i32) {
-        let group = &mut self.groups[self.leaves[leaf as usize].group as usize];
-        let slot = slot_of(group, leaf);
-        group.counts[slot] = group.counts[slot].wrapping_add_signed(difference);
+    fn count(&mut self, leaf: u32, difference: i16) {
+        let leaf = &self.leaves[leaf as usize];
+        let group = &mut self.groups[leaf.group as usize];
+        let count = &mut group.counts[leaf.slot as usize];
+        *count = count.wrapping_add_signed(difference);
         self.counts.add(group.order as usize, i64::from(difference));
     }
 
     /// Entries moved within a group: its total stays.
     fn recount(&mut self, group: u32, slot: usize) {
         let group = &mut self.groups[group as usize];
-        group.counts[slot] = self.leaves[group.leaves[slot] as usize].len() as u32;
+        group.counts[slot] = self.leaves[group.leaves[slot] as usize].len() as u16;
+    }
+
+    /// Leaves from a slot on have moved in their group.
+    fn renumber(&mut self, group: u32, from: usize) {
+        for (slot, &leaf) in self.groups[group as usize].leaves.iter().enumerate().skip(from) {
+            self.leaves[leaf as usize].slot = slot as u32;
+        }
     }
 
     fn separate(&mut self, group: u32, slot: usize) {
@@ -782,10 +845,9 @@ impl<const W: usize> Tree<W> {
 
     fn sum_groups(&mut self) {
         let groups = || self.root.iter().map(|&number| &self.groups[number as usize]);
-        let sum = |values: &[u32]| values.iter().map(|&value| u64::from(value)).sum();
-        self.counts = Fenwick::build(groups().map(|group| sum(&group.counts)));
+        self.counts = Fenwick::build(groups().map(|group| sum(&group.counts) as u64));
         if self.start_words.is_some() {
-            self.starts = Fenwick::build(groups().map(|group| sum(&group.starts)));
+            self.starts = Fenwick::build(groups().map(|group| sum(&group.starts) as u64));
         }
     }
 
@@ -801,16 +863,16 @@ impl<const W: usize> Tree<W> {
 
     fn count_starts(&mut self, leaf: u32) {
         let starts = self.starts_of(leaf);
-        let group = &mut self.groups[self.leaves[leaf as usize].group as usize];
-        let slot = slot_of(group, leaf);
+        let (group, slot) = (self.leaves[leaf as usize].group, self.leaves[leaf as usize].slot as usize);
+        let group = &mut self.groups[group as usize];
         let difference = i64::from(starts) - i64::from(group.starts[slot]);
         group.starts[slot] = starts;
         self.starts.add(group.order as usize, difference);
     }
 
-    fn starts_of(&self, leaf: u32) -> u32 {
+    fn starts_of(&self, leaf: u32) -> u16 {
         let words = self.start_words.expect("a dense board counts starts");
-        (0..self.leaves[leaf as usize].len()).filter(|&at| self.is_start(leaf, at, words)).count() as u32
+        (0..self.leaves[leaf as usize].len()).filter(|&at| self.is_start(leaf, at, words)).count() as u16
     }
 
     fn is_start(&self, leaf: u32, at: usize, words: usize) -> bool {
@@ -821,7 +883,7 @@ impl<const W: usize> Tree<W> {
 
     fn leaf_before(&self, leaf: u32) -> Option<u32> {
         let group = &self.groups[self.leaves[leaf as usize].group as usize];
-        match slot_of(group, leaf) {
+        match self.leaves[leaf as usize].slot as usize {
             0 => {
                 let order = group.order.checked_sub(1)?;
                 self.groups[self.root[order as usize] as usize].leaves.last().copied()
@@ -832,7 +894,7 @@ impl<const W: usize> Tree<W> {
 
     fn leaf_after(&self, leaf: u32) -> Option<u32> {
         let group = &self.groups[self.leaves[leaf as usize].group as usize];
-        let slot = slot_of(group, leaf);
+        let slot = self.leaves[leaf as usize].slot as usize;
         group.leaves.get(slot + 1).copied().or_else(|| {
             let next = *self.root.get(group.order as usize + 1)?;
             self.groups[next as usize].leaves.first().copied()
@@ -874,8 +936,8 @@ impl<const W: usize> Tree<W> {
                 let leaf_number = group.leaves[slot];
                 let leaf = &self.leaves[leaf_number as usize];
                 leaves += 1;
-                if leaf.group != number {
-                    return fail("a leaf's group is wrong");
+                if leaf.group != number || leaf.slot as usize != slot {
+                    return fail("a leaf's group or slot is wrong");
                 }
                 if leaf.len() != group.counts[slot] as usize || leaf.len() > LEAF_MAX {
                     return fail("a leaf's count is wrong");
@@ -947,8 +1009,8 @@ impl<const W: usize> Tree<W> {
     }
 }
 
-fn slot_of<const W: usize>(group: &Group<W>, leaf: u32) -> usize {
-    group.leaves.iter().position(|&other| other == leaf).expect("a leaf is in its group")
+fn sum(values: &[u16]) -> usize {
+    values.iter().map(|&value| u32::from(value)).sum::<u32>() as usize
 }
 
 /// Two different leaves, both to change.
