@@ -91,8 +91,24 @@ impl<const W: usize> Leaf<W> {
         self.players.len()
     }
 
+    /// Sixteen at a time, which the compiler turns into vector comparisons.
     fn find(&self, player: u32) -> Option<usize> {
-        self.players.iter().position(|&other| other == player)
+        let chunks = self.players.chunks(16).enumerate();
+        for (at, chunk) in chunks {
+            if chunk.iter().fold(false, |found, &other| found | (other == player)) {
+                let inside = chunk.iter().position(|&other| other == player)?;
+                return Some(at * 16 + inside);
+            }
+        }
+        None
+    }
+
+    /// Give back the space of entries that have left.
+    fn shrink(&mut self) {
+        let capacity = self.len() + LEAF_STEP;
+        self.keys.shrink_to(capacity);
+        self.players.shrink_to(capacity);
+        self.places.shrink_to(capacity);
     }
 
     fn insert(&mut self, at: usize, key: Key<W>, player: u32, place: Option<i64>) {
@@ -681,9 +697,10 @@ impl<const W: usize> Tree<W> {
             self.leaves.push(Leaf::with_capacity(0, self.keeps_places));
             self.leaves.len() as u32 - 1
         });
-        self.leaves[fresh as usize] = Leaf::with_capacity(LEAF_SHARES, self.keeps_places);
+        self.leaves[fresh as usize] = Leaf::with_capacity(LEAF_MAX / 2 + LEAF_STEP, self.keeps_places);
         let (from, to) = pair(&mut self.leaves, leaf, fresh);
         from.shift_right(from.len() / 2, to);
+        from.shrink();
         to.group = number;
         let moved = to.len();
         let group = &mut self.groups[number as usize];
