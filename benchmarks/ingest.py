@@ -145,7 +145,23 @@ async def load(folder: Path, players: int) -> dict[str, Any]:
             await game.submit_many(names, [rng.randrange(1_000_000_000) for _ in names])
         load_s = time.perf_counter() - start
         assert await game.board("best").count() == players
-    return {"load_players": players, "load_s": round(load_s, 2), "load_per_second": round(players / load_s)}
+        start = time.perf_counter()
+        problems = (await laurels.verify()).problems
+        verify_s = time.perf_counter() - start
+        start = time.perf_counter()
+        answer = await game.submit(player(players), 500_000_000)
+        middle = (await game.board("best").around(player(players), 10))[4].position
+        submit_s = time.perf_counter() - start
+    return {
+        "load_players": players,
+        "load_s": round(load_s, 2),
+        "load_per_second": round(players / load_s),
+        "load_verify_s": round(verify_s, 2),
+        "load_verify_problems": len(problems),
+        "submit_and_around_ms": round(submit_s * 1e3, 2),
+        "submitted_position": answer.changes[0].new_position,
+        "around_position": middle,
+    }
 
 
 async def singles(folder: Path) -> dict[str, Any]:

@@ -6,10 +6,12 @@ import re
 import tomllib
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from laurels import Laurels
 from laurels.config import converted, schema
+from laurels.model import Limits
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,6 +23,12 @@ def blocks(document: str, language: str) -> list[str]:
 def test_published_schema_is_the_one_of_the_code() -> None:
     published = json.loads((ROOT / "docs/reference/config.schema.json").read_text(encoding="utf-8"))
     assert published == schema(), "make it again: laurels.config.schema()"
+
+
+def test_limits_are_listed_with_their_defaults() -> None:
+    text = (ROOT / "docs/limits.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `(\w+)` \| (\d+) \|", text, re.MULTILINE)
+    assert {name: int(value) for name, value in listed} == msgspec.structs.asdict(Limits())
 
 
 def test_readme_example_runs(

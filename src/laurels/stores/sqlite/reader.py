@@ -32,6 +32,7 @@ class Reader:
         self._connections: list[sqlite3.Connection] = []
         self._lock = threading.Lock()
         self._cache: OrderedDict[int, StoredSegment] = OrderedDict()
+        self._rewritten = 0
         self._closed = False
 
     def connection(self) -> sqlite3.Connection:
@@ -97,6 +98,7 @@ class Reader:
             if cached is not None:
                 self._cache.move_to_end(seq)
                 return cached
+            rewritten = self._rewritten
         with translated(self._path):
             row = (
                 self.connection()
@@ -109,6 +111,8 @@ class Reader:
             return None
         segment = StoredSegment.read(*row)
         with self._lock:
+            if rewritten != self._rewritten:
+                return segment  # it may be of before: it is not kept
             self._cache[seq] = segment
             while len(self._cache) > SEGMENTS_CACHED:
                 self._cache.popitem(last=False)
@@ -117,6 +121,7 @@ class Reader:
     def forget_segments(self) -> None:
         """Segments have been rewritten: read them anew."""
         with self._lock:
+            self._rewritten += 1
             self._cache.clear()
 
     def segments(self, after_seq: int, up_to_seq: int, game: str | None = None) -> Iterator[StoredSegment]:
