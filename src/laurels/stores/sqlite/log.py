@@ -23,7 +23,9 @@ DIMENSION = "dimensions."
 METRIC = "metrics."
 
 _encoder = msgspec.json.Encoder(decimal_format="number")
-_decoder = msgspec.json.Decoder(list[list[Any] | None], float_hook=Decimal)
+_rows_decoder = msgspec.json.Decoder(list[list[Any] | None], float_hook=Decimal)
+_row_decoder = msgspec.json.Decoder(list[Any] | None, float_hook=Decimal)
+_parts_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 _columns_decoder = msgspec.json.Decoder(list[str])
 
 
@@ -55,24 +57,43 @@ def encode(batch: Batch, previous: Sequence[int]) -> tuple[str, str, int]:
 
 @dataclass(slots=True)
 class StoredSegment:
-    """A segment as it was read: checked, not yet turned into columns."""
+    """A segment as it was read: checked, cut into rows, each decoded when it is looked at."""
 
     seq: int
     game: str
     accepted_at: int
     columns: list[str]
-    rows: list[list[Any] | None]
+    encoded: bytes
+    parts: list[msgspec.Raw]
 
     @classmethod
     def read(cls, seq: int, game: str, accepted_at: int, columns: str, rows: str, checksum: int) -> "StoredSegment":
         """Raises StoreDamaged if the rows are not what was written."""
-        if zlib.crc32(rows.encode()) != checksum:
+        encoded = rows.encode()
+        if zlib.crc32(encoded) != checksum:
             raise StoreDamaged(f"segment {seq} of the log: its checksum is wrong")
-        return cls(seq, game, accepted_at, _columns_decoder.decode(columns), _decoder.decode(rows))
+        return cls(seq, game, accepted_at, _columns_decoder.decode(columns), encoded, _parts_decoder.decode(encoded))
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def rows(self) -> list[list[Any] | None]:
+        """The values of all rows; None for those that were erased."""
+        return _rows_decoder.decode(self.encoded)
+
+    def row(self, row: int) -> list[Any] | None:
+        """The values of one row; None if it was erased."""
+        return _row_decoder.decode(self.parts[row])
 
     def submission(self, row: int) -> Submission | None:
         """One submission, None if it was erased."""
-        values = self.rows[row]
+        return self._submission(row, self.row(row))
+
+    def submissions(self) -> list[Submission | None]:
+        """All of them."""
+        return [self._submission(row, values) for row, values in enumerate(self.rows())]
+
+    def _submission(self, row: int, values: list[Any] | None) -> Submission | None:
         if values is None:
             return None
         dimensions, metrics = {}, {}
@@ -95,25 +116,25 @@ class StoredSegment:
 
     def previous(self, row: int) -> int:
         """The place of the same player's previous submission, -1 if there is none."""
-        values = self.rows[row]
+        values = self.row(row)
         return -1 if values is None else values[4]
 
     def without(self, rows: Sequence[int]) -> tuple[str, int]:
         """`rows` and `checksum` once these rows are erased."""
-        kept = [None if row in rows else values for row, values in enumerate(self.rows)]
+        kept = [None if row in rows else values for row, values in enumerate(self.rows())]
         encoded = _encoder.encode(kept)
         return encoded.decode(), zlib.crc32(encoded)
 
     def segments(self) -> Iterator[Segment]:
         """The segment as columns; in several parts where rows were erased."""
+        rows = self.rows()
         start = 0
-        for end in [*(row for row, values in enumerate(self.rows) if values is None), len(self.rows)]:
+        for end in [*(row for row, values in enumerate(rows) if values is None), len(rows)]:
             if end > start:
-                yield Segment(self.seq, self.game, self.accepted_at, self._batch(start, end), start)
+                yield Segment(self.seq, self.game, self.accepted_at, self._batch(rows[start:end]), start)
             start = end + 1
 
-    def _batch(self, start: int, end: int) -> Batch:
-        part: Sequence[Any] = self.rows[start:end]
+    def _batch(self, part: Sequence[Any]) -> Batch:
         columns = dict(zip(self.columns, map(list, zip(*part, strict=True)), strict=True))
         batch = Batch(columns["player_id"], columns["score"], columns["submission_id"], columns["played_at"])
         for name in self.columns[len(FIXED) :]:

@@ -164,7 +164,7 @@ class Reader:
         for place in places:
             seq, row = seq_and_row(place)
             segment = self.segment(seq)
-            there = segment is not None and segment.game == game and row < len(segment.rows)
+            there = segment is not None and segment.game == game and row < len(segment)
             found.append(segment.submission(row) if segment is not None and there else None)
         return found
 
@@ -175,7 +175,7 @@ class Reader:
         while place >= 0 and len(found) < limit:
             seq, row = seq_and_row(place)
             segment = self.segment(seq)
-            submission = None if segment is None or row >= len(segment.rows) else segment.submission(row)
+            submission = None if segment is None or row >= len(segment) else segment.submission(row)
             if segment is None or submission is None:
                 break
             found.append((place, submission))

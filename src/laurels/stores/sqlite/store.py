@@ -221,7 +221,7 @@ class SqliteStore:
         if given is not None:
             seq, row = seq_and_row(given)
             segment = await self.read(self.reader.segment, seq)
-            there = segment is not None and segment.game == game and row < len(segment.rows)
+            there = segment is not None and segment.game == game and row < len(segment)
             return given if there else None
         if not self.read_only and not self._state.knows_ids(game):
             await self._job(lambda: self._state.find_ids(game, []))
@@ -237,7 +237,7 @@ class SqliteStore:
             else:
                 seq, row = seq_and_row(before)
                 segment = self.reader.segment(seq)
-                newest = -1 if segment is None or row >= len(segment.rows) else segment.previous(row)
+                newest = -1 if segment is None or row >= len(segment) else segment.previous(row)
             return self.reader.history(game, newest, limit)
 
         return await self.read(work)
@@ -248,7 +248,7 @@ class SqliteStore:
         seq = seq_and_row(after_place)[0] - 1 if after_place >= 0 else 0
         while some := await self.read(self.reader.some_segments, seq, last_seq, game):
             seq = some[-1].seq
-            rows = ((place_of(s.seq, row), s.submission(row)) for s in some for row in range(len(s.rows)))
+            rows = ((place_of(s.seq, row), submission) for s in some for row, submission in enumerate(s.submissions()))
             yield [(place, submission) for place, submission in rows if submission is not None and place > after_place]
 
     def latest_place(self, game: str, player_id: str) -> int:
