@@ -103,7 +103,7 @@ impl PlayerTable {
                 }
             }
             for &number in likely.iter().filter(|&&number| number != u32::MAX) {
-                prefetch(&self.arena[self.offsets[number as usize] as usize]);
+                self.prefetch_id(number);
             }
             found.extend(some.iter().map(|&(id, hash)| self.find_hashed(id, hash).ok()));
         }
@@ -116,9 +116,14 @@ impl PlayerTable {
             prefetch(&self.offsets[number as usize]);
         }
         for &number in numbers {
-            if let Some(byte) = self.arena.get(self.offsets[number as usize] as usize) {
-                prefetch(byte);
-            }
+            self.prefetch_id(number);
+        }
+    }
+
+    /// An empty id at the end of the arena has no byte to fetch.
+    fn prefetch_id(&self, number: u32) {
+        if let Some(byte) = self.arena.get(self.offsets[number as usize] as usize) {
+            prefetch(byte);
         }
     }
 
@@ -245,6 +250,15 @@ mod tests {
             assert_eq!(table.text(n as u32), id);
         }
         assert_eq!(table.len(), ids.len());
+    }
+
+    #[test]
+    fn an_empty_id_is_an_id() {
+        let mut table = PlayerTable::default();
+        let amy = table.intern(b"amy");
+        let empty = table.intern(b"");
+        assert_eq!(table.find_all([&b""[..], b"amy", b"bob"].into_iter()), [empty, amy, None]);
+        table.prefetch_ids(&[empty.unwrap()]);
     }
 
     #[test]

@@ -294,6 +294,15 @@ def test_boards_grow_from_few_to_many_of_the_game_s_players() -> None:
     assert unpacked(index.rows(1, 10)) == (1, [], [], [])
 
 
+def test_an_empty_id_is_an_id() -> None:
+    index = new_index()
+    index.apply(["a", ""], [[2, 1], [0, 0]], [0, 1])
+    assert index.ranks(["", "a", "b"]) == ([2, 1, 0], [2, 1, 0])
+    assert index.rows(1, 9).player_ids == ["a", ""]
+    index.apply(["", "a"], [[3, 3], [1, 0]], [2, 3])
+    assert index.rows(1, 9).player_ids == ["a", ""]
+
+
 def test_columns_may_be_buffers() -> None:
     index = new_index()
     index.apply(["a", "b"], [array("q", [1, 2]), np.array([5, 6])], np.array([0, 1]))
