@@ -43,6 +43,10 @@ const LEAF_SHARES: usize = LEAF_MAX * 3 / 4;
 const LEAF_MERGES: usize = LEAF_MAX / 4;
 const LEAF_LOADED: usize = LEAF_MAX * 9 / 10;
 const GROUP_MAX: usize = 128;
+/// Homes become an array when one in so many of the game's players is on the board, and a map again when the array would
+/// have to grow for fewer than one in so many. Far apart, so that a board does not go to and fro.
+const DENSE_SHARE: usize = 4;
+const DENSE_SHARE_LEAST: usize = 16;
 const NONE: u32 = u32::MAX;
 
 pub type Key<const W: usize> = [u64; W];
@@ -628,7 +632,7 @@ impl<const W: usize> Tree<W> {
             self.homes = Homes::OneLeaf;
             return;
         }
-        self.homes = if self.len * 4 >= players {
+        self.homes = if self.len * DENSE_SHARE >= players {
             Homes::Dense(vec![NONE; players])
         } else {
             Homes::Sparse(HashMap::with_capacity_and_hasher(self.len, Default::default()))
@@ -649,10 +653,16 @@ impl<const W: usize> Tree<W> {
                 map.insert(player, leaf);
             }
             Homes::Dense(homes) => {
-                if player as usize >= homes.len() {
-                    let more = player as usize + 1 - homes.len();
-                    make_room(homes, more);
-                    homes.resize(player as usize + 1, NONE);
+                let players = player as usize + 1;
+                if players > homes.len() {
+                    if self.len * DENSE_SHARE_LEAST < players {
+                        // The game has outgrown the board.
+                        let known = (0u32..).zip(homes.iter().copied()).filter(|&(_, leaf)| leaf != NONE);
+                        self.homes = Homes::Sparse(known.chain([(player, leaf)]).collect());
+                        return;
+                    }
+                    make_room(homes, players - homes.len());
+                    homes.resize(players, NONE);
                 }
                 homes[player as usize] = leaf;
             }
@@ -714,7 +724,7 @@ impl<const W: usize> Tree<W> {
         self.separate(number, slot + 1);
         match self.homes {
             Homes::OneLeaf => self.settle_homes(players),
-            Homes::Sparse(_) if self.len * 4 >= players => self.settle_homes(players),
+            Homes::Sparse(_) if self.len * DENSE_SHARE >= players => self.settle_homes(players),
             _ => self.rehome(fresh, 0..moved),
         }
         self.count_starts_around(fresh);
