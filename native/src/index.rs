@@ -133,7 +133,8 @@ pub trait AnyIndex: Send + Sync {
     fn apply(&mut self, table: &PlayerTable, player: u32, terms: &[Vec<i64>], row: usize, place: i64) -> Effect;
     fn merge(&mut self, table: &PlayerTable, player: u32, terms: &[Vec<i64>], row: usize, place: i64) -> bool;
     fn remove(&mut self, player: u32, place: i64) -> bool;
-    fn value_term(&self) -> usize;
+    /// What each row adds to a sum.
+    fn addends(&self, terms: &[Vec<i64>]) -> Vec<i64>;
     /// Whether a submission at a place is newer than what a player's entry reflects.
     fn is_new(&self, player: u32, place: i64) -> bool;
     /// The first row whose value takes a sum beyond 64 bits; rows without a player are passed over.
@@ -321,7 +322,10 @@ impl<const W: usize> AnyIndex for Index<W> {
     }
 
     fn apply(&mut self, table: &PlayerTable, player: u32, terms: &[Vec<i64>], row: usize, place: i64) -> Effect {
-        let key = self.key(terms, row);
+        let mut key = self.key(terms, row);
+        if self.spec.policy == Policy::Count {
+            key[self.spec.value_term] = self.spec.word(self.spec.value_term, 1);
+        }
         let ids = self.ids(table);
         let Some(spot) = self.tree.find(player) else {
             let spot = self.tree.insert(key, player, place, ids);
@@ -344,6 +348,7 @@ impl<const W: usize> AnyIndex for Index<W> {
         let ids = self.ids(table);
         let Some(spot) = self.tree.find(player) else {
             self.tree.insert(key, player, place, ids);
+            self.pending.remove(&player); // that the entry was removed is overtaken
             return true;
         };
         let old = self.tree.key(spot);
@@ -359,6 +364,7 @@ impl<const W: usize> AnyIndex for Index<W> {
         };
         if wins {
             self.tree.change(spot, key, place, ids);
+            self.pending.remove(&player); // what stands now is committed
         }
         wins
     }
@@ -370,8 +376,9 @@ impl<const W: usize> AnyIndex for Index<W> {
         true
     }
 
-    fn value_term(&self) -> usize {
-        self.spec.value_term
+    fn addends(&self, terms: &[Vec<i64>]) -> Vec<i64> {
+        let values = &terms[self.spec.value_term];
+        if self.spec.policy == Policy::Count { vec![1; values.len()] } else { values.clone() }
     }
 
     fn is_new(&self, player: u32, place: i64) -> bool {

@@ -476,7 +476,7 @@ impl RankIndex {
         let index = self.index.read();
         let players: Vec<_> =
             numbers.iter().zip(places).map(|(&number, &place)| index.is_new(number, place).then_some(number)).collect();
-        match index.sum_overflow(&players, &terms[index.value_term()]) {
+        match index.sum_overflow(&players, &index.addends(terms)) {
             None => Ok(()),
             Some(row) => Err(PyOverflowError::new_err(format!("row {row}: the sum leaves 64 bits"))),
         }

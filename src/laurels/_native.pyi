@@ -126,7 +126,7 @@ class RankIndex:
     def merge(self, ids: Sequence[str], terms: Sequence[Ints], places: Ints) -> list[bool]:
         """Take over committed entries from elsewhere, in any order and any number of times: for best, min, max the
         better one stays, for first the lower place, else the higher place. Says which rows changed something.
-        Nothing becomes pending."""
+        Nothing becomes pending, and what it changed is pending no more."""
     def remove(self, ids: Sequence[str], places: Ints) -> list[bool]:
         """Remove the players' entries; says which were there. Those become pending as removed."""
     def clear(self) -> None:

@@ -69,6 +69,8 @@ class Model:
 
     def apply(self, player: str, terms: list[int], place: int) -> bool:
         at, policy = self.spec["value_term"], self.spec["policy"]
+        if policy == "count":
+            terms = [*terms[:at], 1, *terms[at + 1 :]]
         old, old_place = self.entries.get(player, (None, -1))
         if old is not None:
             counts = {
@@ -111,8 +113,6 @@ class Steps(RuleBasedStateMachine):
 
     def row(self, data: st.DataObject) -> tuple[str, list[int]]:
         terms = [data.draw(NUMBERS) for _ in self.model.spec["descending"]]
-        if self.model.spec["policy"] == "count":
-            terms[self.model.spec["value_term"]] = 1
         return data.draw(st.sampled_from(IDS)), terms
 
     @rule(data=st.data())
@@ -120,7 +120,7 @@ class Steps(RuleBasedStateMachine):
         player, terms = self.row(data)
         self.place += 1
         policy, at = self.model.spec["policy"], self.model.spec["value_term"]
-        if policy in ("sum", "count") and player in self.model.entries:
+        if policy == "sum" and player in self.model.entries:
             total = self.model.entries[player][0][at] + terms[at]
             if not INT64_MIN <= total <= INT64_MAX:
                 assert self.index.sum_overflow([player], [terms[at]]) == 0
@@ -315,6 +315,16 @@ def test_a_board_stays_small_while_the_game_grows() -> None:
     late = [f"late-{n}" for n in range(0, 200_000, 2)]  # and it may still become a large one
     index.load(late, [list(range(100_000)), [0] * 100_000], [0] * 100_000)
     index.check()
+
+
+def test_what_is_merged_is_committed() -> None:
+    index = new_index()
+    index.apply(["a", "b", "c"], [[5, 5, 5], [1, 1, 1]], [1, 2, 3])
+    index.remove(["a"], [4])
+    assert index.merge(["a", "b", "c"], [[9, 9, 1], [1, 1, 1]], [5, 6, 7]) == [True, True, False]
+    index.check()
+    assert index.pending().player_ids == ["c"]
+    assert index.rows(1, 9).player_ids == ["a", "b", "c"]
 
 
 def test_columns_may_be_buffers() -> None:
