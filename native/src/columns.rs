@@ -87,9 +87,13 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Ints {
             }
             return buffer.to_vec(column.py()).map(Self);
         }
-        let sequence = column.cast::<PySequence>().map_err(|_| {
-            PyTypeError::new_err("a column must be a list of int or a buffer of signed 64-bit integers")
-        })?;
+        let refused = || PyTypeError::new_err("a column must be a list of int or a buffer of signed 64-bit integers");
+        // Bytes and arrays of other types are sequences of int as well, but hardly a column of terms.
+        // SAFETY: the object is borrowed, and the interpreter is held.
+        if unsafe { pyo3::ffi::PyObject_CheckBuffer(column.as_ptr()) } != 0 {
+            return Err(refused());
+        }
+        let sequence = column.cast::<PySequence>().map_err(|_| refused())?;
         sequence.try_iter()?.map(|value| int_of(&value?)).collect::<PyResult<_>>().map(Self)
     }
 }

@@ -226,6 +226,7 @@ impl RankIndex {
             return Err(PyValueError::new_err(format!("there must be {} columns of terms", self.width)));
         }
         same_length(ids, &terms.iter().chain([places]).collect::<Vec<_>>())?;
+        not_negative(places)?;
         Ok(terms.into_iter().map(|column| column.0).collect())
     }
 
@@ -336,6 +337,7 @@ impl RankIndex {
 
     fn remove(&self, py: Python<'_>, ids: Texts, places: Ints) -> PyResult<Vec<bool>> {
         same_length(&ids, &[&places])?;
+        not_negative(&places)?;
         py.detach(|| {
             let table = self.table.read();
             let mut index = self.index.write();
@@ -367,6 +369,7 @@ impl RankIndex {
 
     fn mark_clean(&self, py: Python<'_>, ids: Texts, places: Ints) -> PyResult<()> {
         same_length(&ids, &[&places])?;
+        not_negative(&places)?;
         py.detach(|| {
             let table = self.table.read();
             let mut index = self.index.write();
@@ -502,6 +505,13 @@ fn same_length(ids: &Texts, columns: &[&Ints]) -> PyResult<()> {
         return Err(PyValueError::new_err("columns must be of equal length"));
     }
     Ok(())
+}
+
+fn not_negative(places: &Ints) -> PyResult<()> {
+    match places.0.iter().find(|&&place| place < 0) {
+        None => Ok(()),
+        Some(place) => Err(PyValueError::new_err(format!("a place must not be negative: {place}"))),
+    }
 }
 
 #[pymodule]
