@@ -8,7 +8,7 @@ use crate::ids::{IdRun, SubmissionIds};
 use crate::index::{AnyIndex, Effect, PendingColumns, Policy, Ranking, RowColumns, Spec, Standing, new_index};
 use crate::players::PlayerTable;
 use crate::prefetch::TOGETHER;
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::{RwLock, RwLockWriteGuard};
 use pyo3::exceptions::{PyAssertionError, PyMemoryError, PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -192,28 +192,16 @@ struct RankIndex {
     adds: bool,
 }
 
-type Reading<'a> = (RwLockReadGuard<'a, PlayerTable>, RwLockReadGuard<'a, Box<dyn AnyIndex>>);
-
 impl RankIndex {
-    /// Both locks for reading. Taken at once where they are free, else with the interpreter released.
-    fn reading(&self, py: Python<'_>) -> Reading<'_> {
+    /// A short look: with the interpreter held where both locks are free, else as a batch, which gets its turn between
+    /// a writer's.
+    fn look<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&PlayerTable, &dyn AnyIndex) -> T + Send) -> T {
         if let Some(table) = self.table.try_read()
             && let Some(index) = self.index.try_read()
         {
-            return (table, index);
+            return work(&table, index.as_ref());
         }
-        // A guard can't cross back from `detach`: wait there for the locks to be free, then take them here.
-        loop {
-            py.detach(|| {
-                drop(self.table.read());
-                drop(self.index.read());
-            });
-            if let Some(table) = self.table.try_read()
-                && let Some(index) = self.index.try_read()
-            {
-                return (table, index);
-            }
-        }
+        self.batch(py, work)
     }
 
     fn batch<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&PlayerTable, &dyn AnyIndex) -> T + Send) -> T {
@@ -272,11 +260,11 @@ impl RankIndex {
     }
 
     fn __len__(&self, py: Python<'_>) -> usize {
-        self.reading(py).1.len()
+        self.look(py, |_, index| index.len())
     }
 
     fn memory_bytes(&self, py: Python<'_>) -> usize {
-        self.reading(py).1.memory_bytes()
+        self.look(py, |_, index| index.memory_bytes())
     }
 
     // --- writing ------------------------------------------------------------------------------------------
@@ -353,7 +341,7 @@ impl RankIndex {
     // --- written behind -----------------------------------------------------------------------------------
 
     fn pending_count(&self, py: Python<'_>) -> usize {
-        self.reading(py).1.pending_count()
+        self.look(py, |_, index| index.pending_count())
     }
 
     #[pyo3(signature = (limit=None))]
@@ -386,17 +374,16 @@ impl RankIndex {
 
     fn rank(&self, player_id: &Bound<'_, PyAny>) -> PyResult<Option<(usize, usize)>> {
         let id = id_of(player_id)?;
-        let (table, index) = self.reading(player_id.py());
-        let standing = table.find(id.as_bytes()).and_then(|number| index.standing(number));
+        let standing = self
+            .look(player_id.py(), |table, index| table.find(id.as_bytes()).and_then(|number| index.standing(number)));
         Ok(standing.map(|standing| (standing.rank, standing.position)))
     }
 
     fn entry<'py>(&self, player_id: &Bound<'py, PyAny>) -> PyResult<Option<(usize, usize, Bound<'py, PyTuple>)>> {
         let id = id_of(player_id)?;
-        let found = {
-            let (table, index) = self.reading(player_id.py());
+        let found = self.look(player_id.py(), |table, index| {
             table.find(id.as_bytes()).and_then(|n| Some((index.standing(n)?, index.terms(n)?)))
-        };
+        });
         found
             .map(|(standing, terms)| {
                 let terms = PyTuple::new(player_id.py(), terms)?;
@@ -460,12 +447,12 @@ impl RankIndex {
 
     fn count_before(&self, py: Python<'_>, prefix: Ints) -> PyResult<usize> {
         let prefix = self.prefix(prefix)?;
-        Ok(self.reading(py).1.count_before(&prefix))
+        Ok(self.look(py, |_, index| index.count_before(&prefix)))
     }
 
     fn count_through(&self, py: Python<'_>, prefix: Ints) -> PyResult<usize> {
         let prefix = self.prefix(prefix)?;
-        Ok(self.reading(py).1.count_through(&prefix))
+        Ok(self.look(py, |_, index| index.count_through(&prefix)))
     }
 
     fn check(&self, py: Python<'_>) -> PyResult<()> {

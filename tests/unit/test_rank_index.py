@@ -1,7 +1,9 @@
 """The native rank index beside a sorted list in plain Python, step by step, for all orders, policies and rankings."""
 
 import random
+import statistics
 import threading
+import time
 from array import array
 from collections.abc import Callable
 from typing import Any
@@ -294,15 +296,6 @@ def test_boards_grow_from_few_to_many_of_the_game_s_players() -> None:
     assert unpacked(index.rows(1, 10)) == (1, [], [], [])
 
 
-def test_an_empty_id_is_an_id() -> None:
-    index = new_index()
-    index.apply(["a", ""], [[2, 1], [0, 0]], [0, 1])
-    assert index.ranks(["", "a", "b"]) == ([2, 1, 0], [2, 1, 0])
-    assert index.rows(1, 9).player_ids == ["a", ""]
-    index.apply(["", "a"], [[3, 3], [1, 0]], [2, 3])
-    assert index.rows(1, 9).player_ids == ["a", ""]
-
-
 def test_a_board_stays_small_while_the_game_grows() -> None:
     players = Players()
     index = new_index(players)
@@ -317,6 +310,32 @@ def test_a_board_stays_small_while_the_game_grows() -> None:
     index.check()
 
 
+def test_one_player_s_rank_need_not_wait_for_a_whole_batch() -> None:
+    index = new_index()
+    size = 60_000
+    ids = [f"player-{n}" for n in range(size)]
+    index.load(ids, [list(range(size)), [0] * size], [0] * size)
+    shares = []
+    for turn in range(1, 8):
+        columns = [array("q", range(turn * size, (turn + 1) * size)), array("q", [turn] * size)]
+        took: list[float] = []
+
+        def write(columns: list[Any] = columns, took: list[float] = took) -> None:
+            start = time.perf_counter()
+            index.apply(ids, columns, columns[1])
+            took.append(time.perf_counter() - start)
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        longest = 0.0
+        while writer.is_alive():
+            start = time.perf_counter()
+            assert index.rank("player-0") is not None
+            longest = max(longest, time.perf_counter() - start)
+        shares.append(longest / took[0])
+    assert statistics.median(shares) < 0.5, shares
+
+
 def test_what_is_merged_is_committed() -> None:
     index = new_index()
     index.apply(["a", "b", "c"], [[5, 5, 5], [1, 1, 1]], [1, 2, 3])
@@ -325,6 +344,15 @@ def test_what_is_merged_is_committed() -> None:
     index.check()
     assert index.pending().player_ids == ["c"]
     assert index.rows(1, 9).player_ids == ["a", "b", "c"]
+
+
+def test_an_empty_id_is_an_id() -> None:
+    index = new_index()
+    index.apply(["a", ""], [[2, 1], [0, 0]], [0, 1])
+    assert index.ranks(["", "a", "b"]) == ([2, 1, 0], [2, 1, 0])
+    assert index.rows(1, 9).player_ids == ["a", ""]
+    index.apply(["", "a"], [[3, 3], [1, 0]], [2, 3])
+    assert index.rows(1, 9).player_ids == ["a", ""]
 
 
 def test_columns_may_be_buffers() -> None:
