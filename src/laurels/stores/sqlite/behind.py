@@ -167,7 +167,7 @@ class Behind:
         """What needs doing now and then, when nothing waits."""
         for name, game in self._state.games.items():
             if game.ids is not None and game.ids.recent_count >= IDS_IN_MEMORY_MAX:
-                self._freeze_ids(name, game)
+                self.freeze_ids(name)
         if time.monotonic() < self._upkeep_at:
             return
         self._upkeep_at = time.monotonic() + UPKEEP_S
@@ -221,10 +221,12 @@ class Behind:
                     if deleted < SLICE_ROWS:
                         self._state.db.execute("DELETE FROM instances WHERE id = ?", (instance_id,))
 
-    def _freeze_ids(self, name: str, game: GameState) -> None:
+    def freeze_ids(self, name: str) -> None:
         """Move the recent ids of a game into a run of their own, and join runs when there are many small ones."""
-        assert game.ids is not None
-        self._save_run(game, game.ids.freeze(), [], self._state.seq)
+        game, ids = self._state.games[name], self._state.ids(name)
+        if not ids.recent_count:
+            return
+        self._save_run(game, ids.freeze(), [], self._state.seq)
         small = self._state.db.execute(
             "SELECT run FROM id_runs WHERE game = ? AND size * ? <= ? ORDER BY run",
             (game.id, ID_RUNS_MERGED, ID_RUN_SIZE_MAX),

@@ -329,6 +329,7 @@ class SqliteStore:
         """Forget a board and its entries, then call `publish`. The submissions stay."""
 
         def work() -> None:
+            self._writer.behind.write_all()  # the answers so far know the board
             with self._state.transaction() as db:
                 db.execute("DELETE FROM boards WHERE game = ? AND name = ?", (self._state.games[game].id, name))
                 self._note(db, "drop", {"game": game, "board": name})
@@ -424,6 +425,7 @@ class SqliteStore:
 
         def work() -> int:
             self._writer.behind.write_all()
+            self._writer.behind.freeze_ids(game)  # in the log the ids go with the rows, but they stay used
             rows: dict[int, list[int]] = {}
             place = self._state.latest_place(game, player_id)
             erased = 0
