@@ -7,7 +7,7 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-NATIVE := $(wildcard native/src/*.rs) native/Cargo.toml native/Cargo.lock
+NATIVE := $(wildcard native/src/*.rs native/src/*/*.rs) native/Cargo.toml native/Cargo.lock
 RUST_MIN := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' native/Cargo.toml)
 
 # cargo and maturin share one target directory; both build for the interpreter of .venv.

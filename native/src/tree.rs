@@ -31,11 +31,16 @@
 //! group totals and Fenwick sums add up; homes agree both ways; on dense boards, `starts` count the entries
 //! whose tie prefix differs from the entry before.
 
-use crate::players::{PlayerTable, make_room};
+mod check;
+mod fenwick;
+mod homes;
+
+use crate::players::PlayerTable;
 use crate::prefetch::{TOGETHER, prefetch};
+use fenwick::Fenwick;
+use homes::Homes;
+pub use homes::NumberHasher;
 use std::cmp::Ordering;
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 
 pub const LEAF_MAX: usize = 128;
 const LEAF_STEP: usize = 16;
@@ -43,10 +48,6 @@ const LEAF_SHARES: usize = LEAF_MAX * 3 / 4;
 const LEAF_MERGES: usize = LEAF_MAX / 4;
 const LEAF_LOADED: usize = LEAF_MAX * 9 / 10;
 const GROUP_MAX: usize = 128;
-/// Homes become an array when one in so many of the game's players is on the board, and a map again when the array would
-/// have to grow for fewer than one in so many. Far apart, so that a board does not go to and fro.
-const DENSE_SHARE: usize = 4;
-const DENSE_SHARE_LEAST: usize = 16;
 const NONE: u32 = u32::MAX;
 
 pub type Key<const W: usize> = [u64; W];
@@ -169,81 +170,6 @@ struct Group<const W: usize> {
     order: u32,
 }
 
-/// Which leaf each player's entry is in.
-enum Homes {
-    OneLeaf,
-    Sparse(HashMap<u32, u32, BuildHasherDefault<NumberHasher>>),
-    Dense(Vec<u32>),
-}
-
-/// Spreads player numbers, which count up from zero.
-#[derive(Default)]
-pub struct NumberHasher(u64);
-
-impl Hasher for NumberHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("player numbers are u32")
-    }
-    fn write_u32(&mut self, number: u32) {
-        let product = u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = product ^ (product >> 32);
-    }
-}
-
-/// Sums over the groups in order.
-#[derive(Default)]
-struct Fenwick(Vec<u64>);
-
-impl Fenwick {
-    fn build(values: impl Iterator<Item = u64>) -> Self {
-        let mut sums: Vec<u64> = values.collect();
-        for at in 0..sums.len() {
-            let parent = at | (at + 1);
-            if parent < sums.len() {
-                sums[parent] += sums[at];
-            }
-        }
-        Self(sums)
-    }
-
-    fn add(&mut self, mut at: usize, difference: i64) {
-        while at < self.0.len() {
-            self.0[at] = self.0[at].wrapping_add_signed(difference);
-            at |= at + 1;
-        }
-    }
-
-    /// The sum of the first `count` values.
-    fn prefix(&self, mut count: usize) -> u64 {
-        let mut sum = 0;
-        while count > 0 {
-            sum += self.0[count - 1];
-            count &= count - 1;
-        }
-        sum
-    }
-
-    /// The value in which the running sum first exceeds `target`, and the sum before it.
-    fn find(&self, mut target: u64) -> (usize, u64) {
-        let mut at = 0;
-        let mut before = 0;
-        let mut step = self.0.len().next_power_of_two();
-        while step > 0 {
-            let next = at + step;
-            if next <= self.0.len() && self.0[next - 1] <= target {
-                target -= self.0[next - 1];
-                before += self.0[next - 1];
-                at = next;
-            }
-            step >>= 1;
-        }
-        (at, before)
-    }
-}
-
 /// Where an entry is: the leaf, and the index in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Spot {
@@ -333,26 +259,15 @@ impl<const W: usize> Tree<W> {
                     + group.separators.capacity() * size_of::<Separator<W>>()
             })
             .sum();
-        let homes = match &self.homes {
-            Homes::OneLeaf => 0,
-            Homes::Sparse(map) => map.capacity() * 9,
-            Homes::Dense(homes) => homes.capacity() * 4,
-        };
-        leaves + groups + homes + self.root.capacity() * (4 + size_of::<Separator<W>>() + 16)
+        leaves + groups + self.homes.memory_bytes() + self.root.capacity() * (4 + size_of::<Separator<W>>() + 16)
     }
 
     // --- finding ------------------------------------------------------------------------------------------
 
     /// Where a player's entry is.
     pub fn find(&self, player: u32) -> Option<Spot> {
-        let leaf = match &self.homes {
-            Homes::OneLeaf => self.groups[self.root[0] as usize].leaves[0],
-            Homes::Sparse(map) => *map.get(&player)?,
-            Homes::Dense(homes) => *homes.get(player as usize)?,
-        };
-        if leaf == NONE {
-            return None;
-        }
+        let only = self.groups[self.root[0] as usize].leaves[0];
+        let leaf = self.homes.get(player, only)?;
         self.leaves[leaf as usize].find(player).map(|at| Spot { leaf, at })
     }
 
@@ -372,18 +287,13 @@ impl<const W: usize> Tree<W> {
 
     /// Have at hand what finding these players reads.
     pub fn prefetch_entries(&self, players: impl Iterator<Item = u32> + Clone) {
-        if let Homes::Dense(homes) = &self.homes {
-            for home in players.clone().filter_map(|player| homes.get(player as usize)) {
-                prefetch(home);
-            }
-            let leaves = players.filter_map(|player| self.leaves.get(*homes.get(player as usize)? as usize));
-            for leaf in leaves.clone() {
-                prefetch(leaf);
-            }
-            for leaf in leaves {
-                for line in leaf.players.iter().step_by(16) {
-                    prefetch(line);
-                }
+        let leaves = self.homes.prefetched(players).map(|leaf| &self.leaves[leaf as usize]);
+        for leaf in leaves.clone() {
+            prefetch(leaf);
+        }
+        for leaf in leaves {
+            for line in leaf.players.iter().step_by(16) {
+                prefetch(line);
             }
         }
     }
@@ -551,13 +461,7 @@ impl<const W: usize> Tree<W> {
         self.leaves[spot.leaf as usize].remove(spot.at);
         self.len -= 1;
         self.count(spot.leaf, -1);
-        match &mut self.homes {
-            Homes::OneLeaf => {}
-            Homes::Sparse(map) => {
-                map.remove(&player);
-            }
-            Homes::Dense(homes) => homes[player as usize] = NONE,
-        }
+        self.homes.remove(player);
         if self.leaves[spot.leaf as usize].len() < LEAF_MERGES && self.merge(spot.leaf) {
             return;
         }
@@ -632,11 +536,7 @@ impl<const W: usize> Tree<W> {
             self.homes = Homes::OneLeaf;
             return;
         }
-        self.homes = if self.len * DENSE_SHARE >= players {
-            Homes::Dense(vec![NONE; players])
-        } else {
-            Homes::Sparse(HashMap::with_capacity_and_hasher(self.len, Default::default()))
-        };
+        self.homes = Homes::new(self.len, players);
         for &number in &self.root.clone() {
             for leaf in self.groups[number as usize].leaves.clone() {
                 for at in 0..self.leaves[leaf as usize].len() {
@@ -647,26 +547,7 @@ impl<const W: usize> Tree<W> {
     }
 
     fn set_home(&mut self, player: u32, leaf: u32) {
-        match &mut self.homes {
-            Homes::OneLeaf => {}
-            Homes::Sparse(map) => {
-                map.insert(player, leaf);
-            }
-            Homes::Dense(homes) => {
-                let players = player as usize + 1;
-                if players > homes.len() {
-                    if self.len * DENSE_SHARE_LEAST < players {
-                        // The game has outgrown the board.
-                        let known = (0u32..).zip(homes.iter().copied()).filter(|&(_, leaf)| leaf != NONE);
-                        self.homes = Homes::Sparse(known.chain([(player, leaf)]).collect());
-                        return;
-                    }
-                    make_room(homes, players - homes.len());
-                    homes.resize(players, NONE);
-                }
-                homes[player as usize] = leaf;
-            }
-        }
+        self.homes.set(player, leaf, self.len);
     }
 
     /// A leaf has one entry too many: hand some to a neighbour in its group, or split it.
@@ -722,10 +603,10 @@ impl<const W: usize> Tree<W> {
         self.recount(number, slot);
         self.recount(number, slot + 1);
         self.separate(number, slot + 1);
-        match self.homes {
-            Homes::OneLeaf => self.settle_homes(players),
-            Homes::Sparse(_) if self.len * DENSE_SHARE >= players => self.settle_homes(players),
-            _ => self.rehome(fresh, 0..moved),
+        if self.homes.are_outgrown(self.len, players) {
+            self.settle_homes(players);
+        } else {
+            self.rehome(fresh, 0..moved);
         }
         self.count_starts_around(fresh);
         if self.groups[number as usize].leaves.len() > GROUP_MAX {
@@ -926,113 +807,6 @@ impl<const W: usize> Tree<W> {
             let next = *self.root.get(group.order as usize + 1)?;
             self.groups[next as usize].leaves.first().copied()
         })
-    }
-
-    // --- checking -----------------------------------------------------------------------------------------
-
-    /// Prove every invariant, or say which one does not hold.
-    pub fn check(&self, ids: Ids) -> Result<(), String> {
-        let fail = |what: &str| Err(what.to_owned());
-        if self.root.len() != self.root_separators.len() || self.root.len() != self.groups.len() {
-            return fail("root, separators and groups differ in number");
-        }
-        let mut total = 0;
-        let mut starts = 0;
-        let mut previous: Option<(Key<W>, u32)> = None;
-        let mut seen = vec![false; ids.players.len()];
-        let mut leaves = 0;
-        for (order, &number) in self.root.iter().enumerate() {
-            let group = &self.groups[number as usize];
-            if group.order as usize != order {
-                return fail("a group's order is wrong");
-            }
-            let size = group.leaves.len();
-            if size == 0 || size > GROUP_MAX {
-                return fail("a group's size is out of bounds");
-            }
-            if [group.counts.len(), group.starts.len(), group.separators.len()] != [size; 3] {
-                return fail("a group's columns differ in length");
-            }
-            if self.counts.prefix(order) as usize != total {
-                return fail("a Fenwick sum of counts is wrong");
-            }
-            if self.start_words.is_some() && self.starts.prefix(order) != starts {
-                return fail("a Fenwick sum of starts is wrong");
-            }
-            for slot in 0..size {
-                let leaf_number = group.leaves[slot];
-                let leaf = &self.leaves[leaf_number as usize];
-                leaves += 1;
-                if leaf.group != number || leaf.slot as usize != slot {
-                    return fail("a leaf's group or slot is wrong");
-                }
-                if leaf.len() != group.counts[slot] as usize || leaf.len() > LEAF_MAX {
-                    return fail("a leaf's count is wrong");
-                }
-                if leaf.keys.len() != leaf.len() || leaf.places.len() != if self.keeps_places { leaf.len() } else { 0 }
-                {
-                    return fail("a leaf's columns differ in length");
-                }
-                if leaf.len() == 0 && (self.root.len() > 1 || size > 1) {
-                    return fail("a leaf is empty");
-                }
-                let first = order == 0 && slot == 0;
-                let separator = group.separators[slot];
-                if slot == 0 && !first && self.root_separators[order].0 != separator.0 {
-                    return fail("a root separator differs from its group's");
-                }
-                for at in 0..leaf.len() {
-                    let entry = (leaf.keys[at], leaf.players[at]);
-                    if let Some(before) = previous
-                        && ids.entries((&before.0, before.1), (&entry.0, entry.1)) != Ordering::Less
-                    {
-                        return fail("entries do not ascend");
-                    }
-                    if !first {
-                        let bound = ids.entries((&separator.0, separator.1), (&entry.0, entry.1));
-                        if bound == Ordering::Greater {
-                            return fail("an entry stands below its leaf's separator");
-                        }
-                        if at == 0
-                            && let Some(before) = previous
-                            && ids.entries((&before.0, before.1), (&separator.0, separator.1)) != Ordering::Less
-                        {
-                            return fail("an entry stands above the next leaf's separator");
-                        }
-                    }
-                    if std::mem::replace(&mut seen[entry.1 as usize], true) {
-                        return fail("a player occurs twice");
-                    }
-                    if self.find(entry.1) != Some(Spot { leaf: leaf_number, at }) {
-                        return fail("a player's home is wrong");
-                    }
-                    previous = Some(entry);
-                }
-                if self.start_words.is_some() {
-                    let right = self.starts_of(leaf_number);
-                    if group.starts[slot] != right {
-                        return fail("a leaf's starts are wrong");
-                    }
-                    starts += u64::from(right);
-                }
-                total += leaf.len();
-            }
-        }
-        if total != self.len {
-            return fail("the number of entries is wrong");
-        }
-        if leaves + self.free_leaves.len() != self.leaves.len() {
-            return fail("a leaf is lost");
-        }
-        let homes = match &self.homes {
-            Homes::OneLeaf => self.len,
-            Homes::Sparse(map) => map.len(),
-            Homes::Dense(homes) => homes.iter().filter(|&&leaf| leaf != NONE).count(),
-        };
-        if homes != self.len {
-            return fail("a player without an entry has a home");
-        }
-        Ok(())
     }
 }
 
