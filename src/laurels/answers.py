@@ -5,7 +5,7 @@ from datetime import datetime
 
 from laurels.batch import Batch
 from laurels.model import Answer, EntryChange, Number, Submission
-from laurels.stores.base import ROW_BITS, Accepted
+from laurels.stores.base import Accepted, seq_and_row
 from laurels.windows import from_us
 
 
@@ -54,7 +54,6 @@ class Answers(Sequence[Answer]):
 
     def changes(self, row: int) -> list[EntryChange]:
         """What a row did to each board instance that it fed."""
-        place = self._accepted.places[row]
-        effects = self._accepted.outcomes[place >> ROW_BITS].effects()
-        changes = (effect.change(place & ((1 << ROW_BITS) - 1)) for effect in effects)
+        seq, number = seq_and_row(self._accepted.places[row])
+        changes = (effect.change(number) for effect in self._accepted.outcomes[seq].effects())
         return [change for change in changes if change is not None]

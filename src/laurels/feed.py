@@ -13,7 +13,7 @@ from laurels.boards import Place, Route
 from laurels.errors import OutOfRange
 from laurels.index import GameState, Indexes, LiveBoard
 from laurels.model import Submission
-from laurels.stores.base import ROW_BITS, Effect, Entries, NewInstance, Removal, Segment
+from laurels.stores.base import Effect, Entries, NewInstance, Removal, Segment, seq_and_row
 from laurels.windows import to_us
 
 Removed = Mapping[tuple[str, Place], Mapping[str, int]]  # (board, instance) -> player -> up to which place
@@ -93,17 +93,13 @@ class LocalFeed:
                 instance = self._indexes.create(board, part.place)
                 done = applied(instance.index, part, segment)
                 self._indexes.touch(instance)
-                if game.boards.get(board.name) is board:
-                    outcome.add(board, part, segment.first_row, done)
+                outcome.add(board, part, segment.first_row, done)
         return outcome
 
     def _route(self, segment: Segment, offset: int) -> list[tuple[LiveBoard, list[Route]]]:
         game = self._games[segment.game]
         accepted_at = segment.accepted_at + segment.first_row
-        return [
-            (board, board.ranker.routes(segment.batch, accepted_at, offset))
-            for board in (*game.boards.values(), *game.shadows.values())
-        ]
+        return [(board, board.ranker.routes(segment.batch, accepted_at, offset)) for board in game.boards.values()]
 
     def unwritten_count(self) -> int:
         """How many entries changed since they were last written."""
@@ -221,7 +217,7 @@ def entries_of_player(
 
 
 def _segment_of_one(place: int, submission: Submission) -> Segment:
-    row = place & ((1 << ROW_BITS) - 1)
+    seq, row = seq_and_row(place)
     batch = Batch(
         player_ids=[submission.player_id],
         scores=[submission.score],
@@ -230,4 +226,4 @@ def _segment_of_one(place: int, submission: Submission) -> Segment:
         dimensions={name: [value] for name, value in submission.dimensions.items()},
         metrics={name: [value] for name, value in submission.metrics.items()},
     )
-    return Segment(place >> ROW_BITS, "", to_us(submission.accepted_at) - row, batch, row)
+    return Segment(seq, "", to_us(submission.accepted_at) - row, batch, row)

@@ -1,11 +1,9 @@
 """One game: submitting, players, boards. What a submission means is decided by the boards; this is the way through."""
 
 import asyncio
-import base64
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,6 +12,7 @@ from msgspec import Struct
 from laurels.answers import Answers
 from laurels.batch import Batch, check_ids, check_texts, checked_batch, checked_dimension
 from laurels.boards import Place, Ranker, place_from_key
+from laurels.cursors import from_cursor, to_cursor
 from laurels.errors import (
     Conflict,
     InvalidCursor,
@@ -177,16 +176,11 @@ class Game:
         more = len(found) > limit
         token = None
         if more:
-            body = msgspec.json.encode([self.name, player_id, found[limit - 1][0]])
-            token = base64.urlsafe_b64encode(body).rstrip(b"=").decode()
+            token = to_cursor(self.name, player_id, found[limit - 1][0])
         return Page(items=[submission for _, submission in found[:limit]], next=token)
 
     def _history_place(self, player_id: str, cursor: str) -> int:
-        try:
-            raw = base64.b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
-            game, player, place = msgspec.json.decode(raw, type=tuple[str, str, int])
-        except (ValueError, AttributeError, msgspec.MsgspecError) as error:
-            raise InvalidCursor("cursor", cursor, "is damaged; take it from a page as it is") from error
+        game, player, place = from_cursor(cursor, tuple[str, str, int])
         if (game, player) != (self.name, player_id):
             raise InvalidCursor("cursor", cursor, "belongs to another player or game")
         return place
@@ -201,7 +195,9 @@ class Game:
     async def describe(self, field: str, attributes: Mapping[str, Mapping[str, str]]) -> None:
         """Set what is displayed for players (field "player_id", attribute "name") or for values of a dimension.
         Replaces what was set for these values before."""
-        check_ids(list(attributes), field, self.limits.id_bytes_max if field == "player_id" else 1024)
+        check_ids(
+            list(attributes), field, self.limits.id_bytes_max if field == "player_id" else self.limits.text_bytes_max
+        )
         for value, some in attributes.items():
             texts = [text for pair in some.items() for text in pair]
             check_texts(texts, f"{field}[{value}]", self.limits.attributes_bytes_max)
@@ -318,7 +314,6 @@ class Game:
             await self._build(name, definition, progress)
         except LaurelsError as error:  # whoever reads the board is told, and an earlier definition stays
             self._failed[name] = error
-            self._state.shadows.pop(name, None)
             with suppress(StoreError):
                 await self._define(before.boards)
             raise
@@ -333,10 +328,9 @@ class Game:
         await self._store.save_game(self.name, self._state.definition)
 
     async def _build(self, name: str, definition: Board, progress: Progress | None) -> None:
-        """Work a board out from the log, then have it follow the log, write it, and show it."""
+        """Work a board out from the log, near to its end beside the submissions, the rest between two groups; then have
+        it written, and show it."""
         state, store = self._state, self._store
-        saved = await store.save_board(self.name, name, definition)
-        board = LiveBoard(saved)
         loop = asyncio.get_running_loop()
 
         def report(done: int, total: int) -> None:
@@ -344,7 +338,9 @@ class Game:
             if progress is not None:
                 loop.call_soon_threadsafe(progress, done, total)
 
-        while True:
+        async def build() -> bool:
+            saved = await store.save_board(self.name, name, definition)
+            board = LiveBoard(saved)
             moderations = state.moderations
             replay = Replay(
                 [board],
@@ -353,40 +349,38 @@ class Game:
                 removals=await store.removals(self.name),
             )
 
-            def replay_up_to(after: int, up_to: int, replay: Replay = replay) -> None:
+            def replay_up_to(after: int, up_to: int) -> None:
                 for segment in store.segments(after, up_to, self.name):
                     replay.apply(segment)
                     report(segment.seq, up_to)
                 for instance in self._indexes.of_board(board):
                     self._indexes.touch(instance)
 
-            def follow(seq: int, done: int, replay_up_to: Any = replay_up_to, before: int = moderations) -> bool:
-                if state.moderations != before:
+            def complete(seq: int) -> bool:
+                if state.moderations != moderations:
                     return False
                 replay_up_to(done, seq)
-                state.shadows[name] = board
                 return True
 
-            done = 0
-            last = await store.read(store.reader.last_seq)
-            while last - done > CATCH_UP_SEGMENTS:
-                await store.read(replay_up_to, done, last)
-                done, last = last, await store.read(store.reader.last_seq)
-            if await store.between_groups(partial(follow, done=done)):
-                break
-            self._indexes.forget(self._indexes.of_board(board))
+            def publish() -> None:
+                replaced = state.boards.get(name)
+                state.boards[name] = board
+                if replaced is not None:
+                    self._indexes.forget(self._indexes.of_board(replaced))
 
-        def publish() -> None:
-            state.shadows.pop(name, None)
-            replaced = state.boards.get(name)
-            state.boards[name] = LiveBoard(msgspec.structs.replace(saved, ready=True))
-            # The instances in memory belong to this version already: let them name the board that is shown.
-            for instance in self._indexes.of_board(board):
-                instance.board = state.boards[name]
-            if replaced is not None:
-                self._indexes.forget(self._indexes.of_board(replaced))
+            try:
+                done = 0
+                last = await store.read(store.reader.last_seq)
+                while last - done > CATCH_UP_SEGMENTS:
+                    await store.read(replay_up_to, done, last)
+                    done, last = last, await store.read(store.reader.last_seq)
+                return await store.publish_board(saved, complete, publish)
+            finally:
+                if state.boards.get(name) is not board:
+                    self._indexes.forget(self._indexes.of_board(board))
 
-        await store.publish_board(saved, publish)
+        while not await build():
+            pass  # a ban or a removal meanwhile: it starts over, as a version of its own, with nothing of the first try
 
     async def drop_board(self, name: str) -> None:
         """Forget a board. The submissions stay, so that it can be defined again."""
@@ -410,16 +404,10 @@ class Game:
         board = await self.ready_board(board_name)
         place = place_of(board)
 
-        def removed() -> bool:
+        def removed() -> None:
             self._state.moderations += 1
-            instance = self._indexes.open(board, place)
-            there = entry is not None or (instance is not None and instance.index.rank(player_id) is not None)
-            if instance is not None:
-                _forget_players(instance, [player_id])
-            return there
+            self._indexes.forget_player(player_id, lambda instance: instance.board is board and instance.place == place)
 
-        instance = await self.open_instance(board, place)
-        entry = None if instance is None else instance.index.rank(player_id)
         return await self._store.remove_entry(self.name, board_name, board.id, place, player_id, removed)
 
     def banned(self) -> list[str]:
@@ -483,9 +471,7 @@ class Game:
     def _hide(self, player_id: str) -> None:
         """Take a player out of all instances in memory; the store has done so with what it keeps."""
         self._state.moderations += 1
-        for board in (*self._state.boards.values(), *self._state.shadows.values()):
-            for instance in self._indexes.of_board(board):
-                _forget_players(instance, [player_id])
+        self._indexes.forget_player(player_id, lambda instance: instance.board.game == self.name)
 
     # --- for reads ------------------------------------------------------------------------------------------
 
@@ -551,10 +537,3 @@ class Game:
             )
 
         return await self._store.read(fetch)
-
-
-def _forget_players(instance: Instance, player_ids: list[str]) -> None:
-    """Take players out of an index without anything left to write: the store has deleted their entries already."""
-    places = [0] * len(player_ids)
-    instance.index.remove(player_ids, places)
-    instance.index.mark_clean(player_ids, places)

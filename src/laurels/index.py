@@ -45,7 +45,6 @@ class GameState:
         self.name = name
         self.definition = definition
         self.boards: dict[str, LiveBoard] = {}
-        self.shadows: dict[str, LiveBoard] = {}  # follow the log, but are not yet shown
         self.building: dict[str, float] = {}  # progress of those that are not ready, by name
         self.banned: set[str] = set()
         self.moderations = 0  # grows with each ban, unban, removal: what is being built starts over
@@ -79,6 +78,7 @@ class Indexes:
         self._dirty: dict[Instance, None] = {}
         self._new: dict[int, NewInstance] = {}
         self._loaded_bytes = 0
+        self._moderated = 0  # grows when players are taken out, so that what was being read meanwhile is read again
 
     def resident(self, board: LiveBoard, place: Place) -> Instance | None:
         """An instance, if it is in memory."""
@@ -118,6 +118,15 @@ class Indexes:
             self._instances.pop((instance.board.id, instance.place), None)
             self._dirty.pop(instance, None)
             self._new.pop(instance.id, None)
+
+    def forget_player(self, player_id: str, of: Callable[[Instance], bool]) -> None:
+        """Take a player out of some instances, with nothing left to write: the store has deleted the entries."""
+        with self._lock:
+            self._moderated += 1
+            instances = list(self._instances.values())
+        for instance in filter(of, instances):
+            instance.index.remove([player_id], [0])
+            instance.index.mark_clean([player_id], [0])
 
     def clear(self) -> None:
         """Let go of everything: it is read anew."""
@@ -174,9 +183,20 @@ class Indexes:
         with self._lock:
             loading = self._loading.setdefault(key, threading.Lock())
         with loading:
-            instance = self._instances.get(key)
-            if instance is not None:
-                return instance
+            try:
+                instance = self._instances.get(key) or self._read(board, place, create=create)
+            finally:
+                with self._lock:
+                    self._loading.pop(key, None)
+        if self._loaded_bytes > self._bytes_max // 8:
+            self._loaded_bytes = 0
+            self.evict()
+        return instance
+
+    def _read(self, board: LiveBoard, place: Place, *, create: bool) -> Instance | None:
+        key = (board.id, place)
+        while True:
+            moderated = self._moderated
             instance_id = self._source.instance_id(board.id, place)
             if instance_id is None and not create:
                 return None
@@ -184,18 +204,17 @@ class Indexes:
             if instance_id is not None:
                 entries = self._source.entries(instance_id, len(board.ranker.terms))
                 index.load(entries.player_ids, entries.terms, entries.places)
-            else:
-                instance_id = next(self._ids)
-                self._new[instance_id] = NewInstance(instance_id, board.id, place)
-            instance = Instance(instance_id, board, place, index)
-            instance.used = next(self._clock)
             with self._lock:
-                self._instances[key] = instance
-                self._loading.pop(key, None)
+                if moderated != self._moderated:
+                    continue
+                if key not in self._instances:
+                    if instance_id is None:
+                        instance_id = next(self._ids)
+                        self._new[instance_id] = NewInstance(instance_id, board.id, place)
+                    self._instances[key] = Instance(instance_id, board, place, index)
+                    self._loaded_bytes += index.memory_bytes()
+                instance = self._instances[key]
+                instance.used = next(self._clock)
                 if create:  # it is about to be changed: it must not be evicted before
                     self._dirty[instance] = None
-        self._loaded_bytes += index.memory_bytes()
-        if self._loaded_bytes > self._bytes_max // 8:
-            self._loaded_bytes = 0
-            self.evict()
-        return instance
+                return instance

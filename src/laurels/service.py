@@ -84,7 +84,7 @@ class Laurels:
         self._store.start(self._reload)
         if self._store.read_only:
             return
-        wanted = {**{name: state.definition for name, state in self._states.items()}}
+        wanted = {name: state.definition for name, state in self._states.items()}
         for name, definition in self.config.games.items():
             kept = wanted.get(name, GameDefinition())
             boards = {**kept.boards, **definition.boards}

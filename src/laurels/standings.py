@@ -1,16 +1,15 @@
 """Reads of one board instance. Ranks, positions and counts come from the rank index; names and plays from the store."""
 
-import base64
-import binascii
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
 
 from laurels._native import RankIndex, Rows
 from laurels.batch import check_ids
 from laurels.boards import Place, place_key, scaled, unscaled
+from laurels.cursors import from_cursor, to_cursor
 from laurels.errors import InvalidCursor, InvalidInput, LimitExceeded, NotFound
 from laurels.index import Instance, LiveBoard
 from laurels.model import Board, Bucket, DimensionValue, Entry, Friend, InstanceName, Number, Page, Standing, Submission
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from laurels.games import Game
 
 CONSISTENT_TRIES = 8
+Read: TypeAlias = Callable[[RankIndex], Rows | None]
 
 
 class BoardInstance:
@@ -54,36 +54,32 @@ class BoardInstance:
     async def top(self, limit: int = 10, *, details: bool = True) -> list[Entry]:
         """The first entries. `details` adds names and the submissions that count."""
         self._check_limit(limit)
-        return await self._read(lambda index: index.rows(1, limit), details)
+        return (await self._read(lambda index: index.rows(1, limit), details)).entries
 
     async def entry(self, player_id: str, *, details: bool = True) -> Standing:
         """A player's entry with rank, percentile and how many there are. NotFound if the player has none."""
-        check_ids([player_id], "player_id", self._game.limits.id_bytes_max)
-        board, instance = await self._open()
-        rows = None if instance is None else instance.index.around(player_id, 1)
-        if instance is None or rows is None:
-            raise NotFound("entry", player_id, f"board {self._board_name} has none of this player")
-        entries = await self._read(lambda index: index.around(player_id, 1), details)
-        if not entries:
-            raise NotFound("entry", player_id, f"board {self._board_name} has none of this player")
-        total = len(instance.index)
-        tied = [column[0] for column in rows.terms[: board.ranker.tie_terms]]
-        ahead = instance.index.count_before(tied)
+        view = await self._around(player_id, 1, details)
+        ranker, rows = view.board.ranker, view.rows
+        assert view.instance is not None
+        ahead = view.instance.index.count_before([column[0] for column in rows.terms[: ranker.tie_terms]])
         return Standing(
-            instance=board.ranker.instance_name(instance.place),
-            entry=entries[0],
-            percentile=100.0 * max(total - ahead, 1) / max(total, 1),
-            total=total,
+            instance=ranker.instance_name(view.instance.place),
+            entry=view.entries[0],
+            percentile=100.0 * max(view.total - ahead, 1) / max(view.total, 1),
+            total=view.total,
         )
 
     async def around(self, player_id: str, limit: int = 11, *, details: bool = True) -> list[Entry]:
         """`limit` entries with the player in the middle, shifted at the edges. NotFound if the player has none."""
-        check_ids([player_id], "player_id", self._game.limits.id_bytes_max)
         self._check_limit(limit)
-        entries = await self._read(lambda index: index.around(player_id, limit), details)
-        if not entries:
+        return (await self._around(player_id, limit, details)).entries
+
+    async def _around(self, player_id: str, limit: int, details: bool) -> "_View":
+        check_ids([player_id], "player_id", self._game.limits.id_bytes_max)
+        view = await self._read(lambda index: index.around(player_id, limit), details)
+        if not view.entries:
             raise NotFound("entry", player_id, f"board {self._board_name} has none of this player")
-        return entries
+        return view
 
     async def page(
         self, limit: int = 25, cursor: str | None = None, offset: int | None = None, *, details: bool = True
@@ -100,30 +96,21 @@ class BoardInstance:
             raise InvalidInput("offset", offset, "must be 0 or more")
         board, instance = await self._open()
         place = self._place(board)
-        seen: list[Rows] = []
-
-        def read(index: RankIndex) -> Rows:
-            if cursor is None:
-                rows = index.rows(1 + (offset or 0), limit)
-            else:
-                backward, terms, player_id = self._from_cursor(board, place, cursor)
-                rows = (index.before if backward else index.after)(terms, player_id, limit)
-            seen[:] = [rows]
-            return rows
-
-        if cursor is not None:
-            self._from_cursor(board, place, cursor)  # a bad cursor is an error on an empty board too
-        entries = await self._read(read, details)
-        total = 0 if instance is None else len(instance.index)
-        if not entries:
-            return Page(items=[], total=total)
-        rows = seen[0]
-        last = rows.first_position + len(rows) - 1
+        if cursor is None:
+            read: Read = lambda index: index.rows(1 + (offset or 0), limit)  # noqa: E731
+        else:
+            backward, terms, player_id = self._from_cursor(board, place, cursor)
+            read = lambda index: (index.before if backward else index.after)(terms, player_id, limit)  # noqa: E731
+        view = await self._view(board, instance, read, details)
+        if not view.entries:
+            return Page(items=[], total=view.total)
+        rows, first = view.rows, view.rows.positions[0]
+        last = rows.positions[-1]
         return Page(
-            items=entries,
-            total=total,
-            next=self._to_cursor(board, place, False, rows, len(rows) - 1) if last < total else None,
-            previous=self._to_cursor(board, place, True, rows, 0) if rows.first_position > 1 else None,
+            items=view.entries,
+            total=view.total,
+            next=self._to_cursor(board, place, False, rows, -1) if last < view.total else None,
+            previous=self._to_cursor(board, place, True, rows, 0) if first > 1 else None,
         )
 
     async def range(self, low: Number, high: Number, limit: int = 100, *, details: bool = True) -> list[Entry]:
@@ -143,7 +130,7 @@ class BoardInstance:
             before = index.count_before([first])
             return index.rows(before + 1, max(0, min(limit, index.count_through([last]) - before)))
 
-        return await self._read(read, details)
+        return (await self._read(read, details)).entries
 
     async def players(self, player_ids: Sequence[str], *, details: bool = True) -> list[Friend]:
         """Those of a list of players who have an entry, ranked among themselves and on the board, best first."""
@@ -208,25 +195,26 @@ class BoardInstance:
         board = await self._game.ready_board(self._board_name)
         return board, await self._game.open_instance(board, self._place(board))
 
-    async def _read(self, read: Any, details: bool) -> list[Entry]:
-        """Rows of the index as entries. With details, read again if an entry changed while they were fetched."""
+    async def _read(self, read: "Read", details: bool) -> "_View":
         board, instance = await self._open()
-        if instance is None:
-            return []
-        for _ in range(CONSISTENT_TRIES):
-            rows: Rows | None = read(instance.index)
+        return await self._view(board, instance, read, details)
+
+    async def _view(self, board: LiveBoard, instance: Instance | None, read: "Read", details: bool) -> "_View":
+        """Rows of the index as entries. With details, read again if an entry changed while they were fetched."""
+        view = _View(board, instance, _ChosenRows([], [], [], []), [], 0)
+        for _ in range(CONSISTENT_TRIES if instance is not None else 0):
+            assert instance is not None
+            rows = read(instance.index)
+            total = len(instance.index)
             if rows is None or not len(rows):
-                return []
-            chosen = _ChosenRows(
-                rows.player_ids,
-                rows.ranks,
-                list(range(rows.first_position, rows.first_position + len(rows))),
-                rows.terms,
-            )
-            entries = await self._described(board, instance, chosen, details)
-            if not details or instance.index.entries(rows.player_ids)[2] == rows.terms:
+                return _View(board, instance, view.rows, [], total)
+            terms = rows.terms
+            positions = list(range(rows.first_position, rows.first_position + len(rows)))
+            chosen = _ChosenRows(rows.player_ids, rows.ranks, positions, terms)
+            view = _View(board, instance, chosen, await self._described(board, instance, chosen, details), total)
+            if not details or instance.index.entries(chosen.player_ids)[2] == terms:
                 break
-        return entries
+        return view
 
     async def _described(self, board: LiveBoard, instance: Instance, rows: "_ChosenRows", details: bool) -> list[Entry]:
         ranker = board.ranker
@@ -252,23 +240,14 @@ class BoardInstance:
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= most:
             raise LimitExceeded("limit", limit, f"must be from 1 to {most}")
 
-    def _to_cursor(self, board: LiveBoard, place: Place, backward: bool, rows: Rows, row: int) -> str:
+    def _to_cursor(self, board: LiveBoard, place: Place, backward: bool, rows: "_ChosenRows", row: int) -> str:
         """A place in the order of this instance, as text that only this instance takes back."""
-        body = msgspec.json.encode(
-            [self._game.name, board.id, place_key(place), backward, [c[row] for c in rows.terms], rows.player_ids[row]]
-        )
-        return base64.urlsafe_b64encode(binascii.crc32(body).to_bytes(4, "big") + body).rstrip(b"=").decode()
+        terms = [column[row] for column in rows.terms]
+        return to_cursor(self._game.name, board.id, place_key(place), backward, terms, rows.player_ids[row])
 
     def _from_cursor(self, board: LiveBoard, place: Place, cursor: str) -> tuple[bool, list[int], str]:
-        try:
-            raw = base64.b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
-            if binascii.crc32(raw[4:]).to_bytes(4, "big") != raw[:4]:
-                raise ValueError("checksum")
-            game, board_id, key, backward, terms, player_id = msgspec.json.decode(
-                raw[4:], type=tuple[str, int, str, bool, list[int], str]
-            )
-        except (ValueError, AttributeError, msgspec.MsgspecError) as error:
-            raise InvalidCursor("cursor", cursor, "is damaged; take it from a page as it is") from error
+        parts = from_cursor(cursor, tuple[str, int, str, bool, list[int], str])
+        game, board_id, key, backward, terms, player_id = parts
         if (game, board_id, key) != (self._game.name, board.id, place_key(place)):
             raise InvalidCursor("cursor", cursor, "belongs to another board instance, or the board has been redefined")
         return backward, terms, player_id
@@ -281,6 +260,16 @@ class _ChosenRows(msgspec.Struct, frozen=True):
     ranks: list[int]
     positions: list[int]
     terms: list[list[int]]
+
+
+class _View(NamedTuple):
+    """What a read saw: rows, and the entries made of them, best first; `total` is how many the instance has."""
+
+    board: LiveBoard
+    instance: Instance | None
+    rows: _ChosenRows
+    entries: list[Entry]
+    total: int
 
 
 def _ranked_among(entries: list[Entry], ties: list[tuple[int, ...]], board: LiveBoard) -> list[Friend]:

@@ -6,6 +6,7 @@
 import asyncio
 import contextlib
 import random
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -332,6 +333,56 @@ async def test_board_defined_later_covers_everything(url: str) -> None:
     async with Laurels.open(url) as laurels:
         game = laurels.game("g")
         assert await game.board("later").top(500, details=False) == await game.board("total").top(500, details=False)
+
+
+async def test_removal_while_a_board_is_built(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Laurels.open(url, config=CONFIG) as laurels:
+        game = laurels.game("g")
+        await game.submit_many(["amy", "bob", "cat"], [30, 20, 10])
+        store: Any = laurels._store
+        publish_board, tries = store.publish_board, []
+
+        async def meddle(board: Any, complete: Any, publish: Any) -> bool:
+            """At the last moment: what was built is written, then an entry removed and a player banned."""
+            tries.append(board.board_id)
+            if len(tries) == 1:
+                await store.settled(lambda seq: complete(seq))
+                await store.settled(lambda seq: None)
+                assert await game.board("best").remove("amy")
+                await game.ban("cat")
+            return await publish_board(board, complete, publish)
+
+        monkeypatch.setattr(store, "publish_board", meddle)
+        await game.define_board("best", Board(order=("score asc",)))
+        assert len(set(tries)) == 2
+        assert [e.player_id for e in await game.board("best").top()] == ["bob"]
+        assert (await laurels.verify()).problems == []
+    async with Laurels.open(url) as laurels:
+        assert [e.player_id for e in await laurels.game("g").board("best").top()] == ["bob"]
+        assert (await laurels.verify()).problems == []
+
+
+async def test_player_banned_while_a_board_is_loaded(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Laurels.open(url, config=CONFIG) as laurels:
+        await laurels.game("g").submit_many(["amy", "bob"], [30, 20])
+    async with Laurels.open(url) as laurels:
+        game = laurels.game("g")
+        reader: Any = laurels._store.reader
+        read_entries, read, go_on = reader.entries, threading.Event(), threading.Event()
+
+        def entries_slowly(*arguments: Any) -> Any:
+            entries = read_entries(*arguments)
+            read.set()
+            assert go_on.wait(30)
+            return entries
+
+        monkeypatch.setattr(reader, "entries", entries_slowly)
+        loading = asyncio.create_task(game.board("best").top())
+        await asyncio.to_thread(read.wait, 30)
+        await game.ban("amy")
+        go_on.set()
+        assert [e.player_id for e in await loading] == ["bob"]
+        assert [e.player_id for e in await game.board("best").top()] == ["bob"]
 
 
 async def test_board_is_changed_and_dropped(url: str) -> None:

@@ -211,7 +211,7 @@ async def test_full_disk(path: Path) -> None:
         store: Any = laurels._store
         database = store._state.db
         pages = database.execute("PRAGMA page_count").fetchone()[0]
-        await store.between_groups(lambda seq: database.execute(f"PRAGMA max_page_count = {pages + 8}"))
+        await store._job(lambda: database.execute(f"PRAGMA max_page_count = {pages + 8}"))
 
         async def submit(number: int) -> Answers:
             names = [f"{number}-{n}" for n in range(100)]
@@ -231,7 +231,7 @@ async def test_full_disk(path: Path) -> None:
         with pytest.raises(StoreFull):
             await submit(refused)
         # There is space again: it goes on, and the repeat of what failed counts once.
-        await store.between_groups(lambda seq: database.execute("PRAGMA max_page_count = 1000000"))
+        await store._job(lambda: database.execute("PRAGMA max_page_count = 1000000"))
         retried = await submit(refused)
         assert not any(retried.repeated)
         assert len(await game.history(f"q{refused}-5")) == 1

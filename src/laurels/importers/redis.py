@@ -9,16 +9,15 @@ import asyncio
 import hashlib
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
+from itertools import islice
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from laurels.batch import Batch, checked_batch
 from laurels.errors import ImportFailed, InvalidInput
-from laurels.importers.report import BadRow, ImportReport, Progress, hand_over
+from laurels.importers.report import ROWS_PER_BATCH, ImportReport, Progress, RowError, check_rows, hand_over
 from laurels.importers.tables import Game
 from laurels.model import Number
-
-MEMBERS_PER_BATCH = 1_000
 
 
 async def import_sorted_set(
@@ -62,6 +61,7 @@ class _SortedSet:
         self._client = redis.Redis.from_url(urlunsplit(parts._replace(path=f"/{database}")))
         self._game = game
         self._dimensions = dimensions
+        self._bad: set[int | None] = set()
 
     def close(self) -> None:
         self._client.close()
@@ -72,45 +72,30 @@ class _SortedSet:
         kind = self._asked(lambda: self._client.type(self._key))
         if kind not in (b"zset", b"none"):
             raise InvalidInput("url", self._url, f"the key is a {kind.decode()}, not a sorted set")
-        for number, member, score in self._members():
-            found.rows += 1
-            reason = self._wrong(member, score)
-            if reason is not None:
-                if not skip_bad:
-                    raise ImportFailed(self._url, number, reason)
-                found.skipped.append(BadRow(number, reason))
+        check_rows(self._members(), lambda members: self._game.check_batch(self._batch(members)), found, skip_bad)
+        self._bad = {row.row for row in found.skipped}
         if not found.rows:
             found.notes.append("there is no such key, or it is empty")
         return found
 
     def batches(self) -> Iterator[Batch]:
         """The good members."""
-        rows: list[tuple[str, Number]] = []
-        for _, member, score in self._members():
-            if self._wrong(member, score) is None:
-                rows.append((member.decode(), _number(score)))
-                if len(rows) == MEMBERS_PER_BATCH:
-                    yield self._batch(rows)
-                    rows = []
-        if rows:
-            yield self._batch(rows)
+        members = (member for number, member in self._members() if number not in self._bad)
+        while some := list(islice(members, ROWS_PER_BATCH)):
+            yield self._batch(some)
 
-    def _wrong(self, member: bytes, score: bytes) -> str | None:
+    def _batch(self, members: list[tuple[bytes, bytes]]) -> Batch:
         try:
-            self._game.check_batch(self._batch([(member.decode(), _number(score))]))
-        except UnicodeDecodeError:
-            return f"member {member!r} is not UTF-8"
-        except InvalidInput as error:
-            return str(error)
-        return None
-
-    def _batch(self, rows: list[tuple[str, Number]]) -> Batch:
+            players = [member.decode() for member, _ in members]
+        except UnicodeDecodeError as error:
+            raise RowError(f"member {error.object!r} is not UTF-8") from error
+        scores = [_number(score) for _, score in members]
         return checked_batch(
             self._game.definition,
             self._game.limits,
-            player_ids=[member for member, _ in rows],
-            scores=[score for _, score in rows],
-            submission_ids=[self._submission_id(member, score) for member, score in rows],
+            player_ids=players,
+            scores=scores,
+            submission_ids=[self._submission_id(*one) for one in zip(players, scores, strict=True)],
             dimensions=self._dimensions,
         )
 
@@ -118,11 +103,11 @@ class _SortedSet:
         text = "\0".join((self._key, member, str(score), repr(sorted(self._dimensions.items()))))
         return f"redis-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
-    def _members(self) -> Iterator[tuple[int, bytes, bytes]]:
-        """Number, member and score of each, highest first. The score as Redis prints it."""
+    def _members(self) -> Iterator[tuple[int, tuple[bytes, bytes]]]:
+        """Each member and its score as Redis prints it, numbered, highest first."""
         start = 0
         while True:
-            stop = start + MEMBERS_PER_BATCH - 1
+            stop = start + ROWS_PER_BATCH - 1
             some = self._asked(
                 lambda first=start, last=stop: self._client.zrevrange(
                     self._key, first, last, withscores=True, score_cast_func=_as_printed
@@ -130,9 +115,8 @@ class _SortedSet:
             )
             if not some:
                 return
-            for member, score in some:
-                start += 1
-                yield start, member, score
+            yield from enumerate(some, start=start + 1)
+            start += len(some)
 
     def _asked(self, ask: Any) -> Any:
         try:

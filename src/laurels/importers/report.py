@@ -2,14 +2,20 @@
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from itertools import islice
+from typing import Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
 from laurels.batch import Batch
+from laurels.errors import ImportFailed, InvalidInput
 
 # done, total: how many submissions of the file have been handed over, and how many there are.
 Progress: TypeAlias = Callable[[int, int], None]
+
+
+Row = TypeVar("Row")
+ROWS_PER_BATCH = 1_000
 
 
 class BadRow(Struct, frozen=True):
@@ -56,6 +62,29 @@ class Game(Protocol):
 
     async def submit_batch(self, batch: Batch) -> Accepted:
         """Submit columns, all or none."""
+
+
+class RowError(Exception):
+    """A row of a source is wrong, with the reason."""
+
+
+def check_rows(
+    rows: Iterator[tuple[int, Row]], check: Callable[[list[Row]], None], report: ImportReport, skip_bad: bool
+) -> None:
+    """Check numbered rows, many at a time. The first bad one raises ImportFailed, or all are listed in the report.
+    `check` raises RowError or InvalidInput."""
+    while chunk := list(islice(rows, ROWS_PER_BATCH)):
+        report.rows += len(chunk)
+        try:
+            check([row for _, row in chunk])
+        except (RowError, InvalidInput):
+            for number, row in chunk:  # one of them: find it
+                try:
+                    check([row])
+                except (RowError, InvalidInput) as error:
+                    if not skip_bad:
+                        raise ImportFailed(report.source, number, str(error)) from error
+                    report.skipped.append(BadRow(number, str(error)))
 
 
 async def hand_over(

@@ -25,10 +25,9 @@ import msgspec
 from laurels.batch import Batch, checked_batch
 from laurels.errors import ImportFailed, InvalidInput
 from laurels.importers import report as reports
-from laurels.importers.report import BadRow, ImportReport, Progress, hand_over
+from laurels.importers.report import ROWS_PER_BATCH, ImportReport, Progress, RowError, check_rows, hand_over
 from laurels.model import GameDefinition, Limits
 
-ROWS_PER_BATCH = 1_000
 FIELDS = ("player_id", "score", "submission_id", "played_at", "name")
 PREFIXES = ("dimensions.", "metrics.")
 IGNORED = ("accepted_at",)  # of our own export: it is given anew
@@ -47,10 +46,6 @@ class Game(reports.Game, Protocol):
 
     def check_batch(self, batch: Batch) -> None:
         """Raise InvalidInput if a board would refuse the batch."""
-
-
-class _BadRow(Exception):
-    """A row that is wrong, with the reason."""
 
 
 async def import_table(
@@ -119,27 +114,12 @@ class _Table:
         self._digest = _digest_of(self._path)
         found = ImportReport(source=str(self._path))
         unknown: dict[str, None] = {}
-        rows = self._rows(unknown)
-        while chunk := list(islice(rows, ROWS_PER_BATCH)):
-            found.rows += len(chunk)
-            try:
-                self._game.check_batch(self._batch([row for _, row in chunk]))
-            except (_BadRow, InvalidInput):
-                for number, row in chunk:
-                    self._check_row(number, row, found, skip_bad)
+        check_rows(self._rows(unknown), lambda rows: self._game.check_batch(self._batch(rows)), found, skip_bad)
         if unknown:
             found.notes.append(f"columns that are no fields were left out: {', '.join(unknown)}")
         if found.rows == 0:
             found.notes.append("the file has no rows")
         return found
-
-    def _check_row(self, number: int, row: dict[str, Any], found: ImportReport, skip_bad: bool) -> None:
-        try:
-            self._game.check_batch(self._batch([row]))
-        except (_BadRow, InvalidInput) as error:
-            if not skip_bad:
-                raise ImportFailed(str(self._path), number, str(error)) from error
-            found.skipped.append(BadRow(number, str(error)))
 
     def batches(self, bad: set[int | None]) -> Iterator[Batch]:
         """The good rows."""
@@ -204,10 +184,10 @@ class _Table:
         try:
             moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
         except ValueError as error:
-            raise _BadRow(f"played_at: {value!r}: must be a time in ISO 8601") from error
+            raise RowError(f"played_at: {value!r}: must be a time in ISO 8601") from error
         if moment.tzinfo is None:
             if self._zone is None:
-                raise _BadRow(f"played_at: {value}: has no offset; say which zone it is in")
+                raise RowError(f"played_at: {value}: has no offset; say which zone it is in")
             moment = moment.replace(tzinfo=self._zone)
         return moment
 
@@ -278,7 +258,7 @@ def _dimension(value: Any, kind: str) -> Any:
 def _score(value: Any) -> Any:
     if isinstance(value, float):
         if not value.is_integer() or abs(value) > 2**53:
-            raise _BadRow(f"score: {value!r}: is a float that is no whole number; keep scores as integers or decimals")
+            raise RowError(f"score: {value!r}: is a float that is no whole number; keep scores as integers or decimals")
         return int(value)
     return _number(value, "score")
 
@@ -296,7 +276,7 @@ def _number(value: Any, name: str) -> Any:
         try:
             return Decimal(value)
         except InvalidOperation as error:
-            raise _BadRow(f"{name}: {value!r}: must be a number") from error
+            raise RowError(f"{name}: {value!r}: must be a number") from error
     return value
 
 

@@ -305,12 +305,8 @@ class Store(Protocol):
     def all_ids(self, game: str) -> tuple[SubmissionIds, int]:
         """The submission ids of a game that are kept apart from the log, and up to which segment they go. Blocks."""
 
-    # Between two groups of submissions, when nothing is committed or applied
-    async def between_groups(self, work: Callable[[int], T]) -> T:
-        """Call `work` with the newest seq."""
-
     async def settled(self, work: Callable[[int], T]) -> T:
-        """The same, with everything written that was behind."""
+        """Call `work` with the newest seq, between two groups of submissions, with everything written behind."""
 
     # Definitions
     async def save_game(self, name: str, definition: GameDefinition) -> None:
@@ -319,17 +315,20 @@ class Store(Protocol):
     async def save_board(self, game: str, name: str, definition: Board) -> SavedBoard:
         """Keep a new version of a board, not yet ready."""
 
-    async def publish_board(self, board: SavedBoard, publish: Callable[[], None]) -> None:
-        """Keep that a board is ready and its entries written, retire its older versions, then call `publish`."""
+    async def publish_board(
+        self, board: SavedBoard, complete: Callable[[int], bool], publish: Callable[[], None]
+    ) -> bool:
+        """Between two groups of submissions: have a board completed up to the newest segment, keep that it is ready and
+        its entries written, retire older versions, call `publish`. False, and nothing done, if `complete` says so."""
 
     async def drop_board(self, game: str, name: str, publish: Callable[[], None]) -> None:
         """Forget a board and its entries, then call `publish`. The submissions stay."""
 
     # Moderation and display; the last argument brings memory in line, between two groups
     async def remove_entry(
-        self, game: str, board: str, board_id: int, place: Place, player_id: str, removed: Callable[[], bool]
+        self, game: str, board: str, board_id: int, place: Place, player_id: str, removed: Callable[[], None]
     ) -> bool:
-        """A player's submissions so far no longer count in an instance."""
+        """A player's submissions so far no longer count in an instance; whether there was an entry."""
 
     async def ban(self, game: str, player_id: str, reason: str, banned: Callable[[], None]) -> None:
         """Hide a player from all boards of a game; their submissions stay in the log."""

@@ -44,13 +44,13 @@ class WriterState:
         self.reader = reader
         self.clock = clock
         self.games: dict[str, GameState] = {}
-        self.answers: dict[int, tuple[int, Outcome]] = {}  # not yet written: by seq, with when it was accepted
         self._players: dict[str, Players] = {}
         self._chained: set[str] = set()
         self.read()
 
     def read(self) -> None:
         """Take up what the file says."""
+        self.answers: dict[int, tuple[int, Outcome]] = {}  # not yet written: by seq, with when it was accepted
         with translated(self.path):
             self.games = {name: GameState(id, ids_seq=ids_seq) for id, name, ids_seq in self._query_games()}
             self.seq = int(self.db.execute("SELECT coalesce(max(seq), 0) FROM segments").fetchone()[0])

@@ -92,11 +92,13 @@ class SqliteStore:
         """Have the feed apply what was committed but not written behind. Blocks; before `start`."""
         self._feed = feed
         self._writer = Writer(self._state, feed, idempotency_days=self._idempotency_days, answered=self._answered)
-        before = self._state.tail_rows
+        return self._apply_tail()
+
+    def _apply_tail(self) -> int:
         for stored in self.reader.segments(self._state.applied_seq, self._state.seq):
             for segment in stored.segments():
-                self._state.applied(segment, feed.apply(segment))
-        return self._state.tail_rows - before
+                self._state.applied(segment, self._feed.apply(segment))
+        return self._state.tail_rows
 
     def start(self, reload: Callable[[], None]) -> None:
         """Answer requests from now on, on the running event loop. Read-only, `reload` is called (on a reader's thread)
@@ -134,7 +136,7 @@ class SqliteStore:
     def _refresh(self) -> None:
         self._state.read()
         self._reload()
-        self.recover(self._feed)
+        self._apply_tail()
 
     def _has_changed(self) -> bool:
         version = self._version()
@@ -308,11 +310,15 @@ class SqliteStore:
 
         return await self._job(work)
 
-    async def publish_board(self, board: SavedBoard, publish: Callable[[], None]) -> None:
-        """Write what is behind, keep that the board is ready, retire its older versions, then call `publish`, all
-        between two groups of submissions."""
+    async def publish_board(
+        self, board: SavedBoard, complete: Callable[[int], bool], publish: Callable[[], None]
+    ) -> bool:
+        """Have a board completed up to the newest segment, write it, keep that it is ready, retire its older versions,
+        call `publish`, all between two groups of submissions. False, and nothing done, if `complete` says so."""
 
-        def work() -> None:
+        def work() -> bool:
+            if not complete(self._state.seq):
+                return False
             self._writer.behind.write_all()
             with self._state.transaction() as db:
                 game_id = self._state.games[board.game].id
@@ -322,8 +328,9 @@ class SqliteStore:
                     (game_id, board.name, board.version),
                 )
             publish()
+            return True
 
-        await self._job(work)
+        return await self._job(work)
 
     async def drop_board(self, game: str, name: str, publish: Callable[[], None]) -> None:
         """Forget a board and its entries, then call `publish`. The submissions stay."""
@@ -337,12 +344,8 @@ class SqliteStore:
 
         await self._job(work)
 
-    async def between_groups(self, work: Callable[[int], T]) -> T:
-        """Call `work` with the newest seq while nothing is committed or applied."""
-        return await self._job(lambda: work(self._state.seq))
-
     async def settled(self, work: Callable[[int], T]) -> T:
-        """The same, with everything written that was behind."""
+        """Call `work` with the newest seq, between two groups of submissions, with everything written behind."""
 
         def settle() -> T:
             self._writer.behind.write_all()
@@ -353,32 +356,29 @@ class SqliteStore:
     # --- moderation -----------------------------------------------------------------------------------------
 
     async def remove_entry(
-        self, game: str, board: str, board_id: int, place: Place, player_id: str, removed: Callable[[], bool]
+        self, game: str, board: str, board_id: int, place: Place, player_id: str, removed: Callable[[], None]
     ) -> bool:
-        """A player's submissions so far no longer count in an instance. `removed` takes it out of memory, and says
-        whether there was an entry."""
+        """A player's submissions so far no longer count in an instance; whether there was an entry. `removed` takes it
+        out of memory."""
+        instance = place_key(place)
 
         def work() -> bool:
             self._writer.behind.write_all()
+            latest = place_of(self._state.seq + 1, 0) - 1
             with self._state.transaction() as db:
                 db.execute(
                     "INSERT OR REPLACE INTO removals VALUES (?, ?, ?, ?, ?)",
-                    (
-                        self._state.games[game].id,
-                        board,
-                        place_key(place),
-                        player_id,
-                        place_of(self._state.seq + 1, 0) - 1,
-                    ),
+                    (self._state.games[game].id, board, instance, player_id, latest),
                 )
-                db.execute(
+                deleted = db.execute(
                     "DELETE FROM entries WHERE player_id = ?"
                     " AND instance = (SELECT id FROM instances WHERE board = ? AND place = ?)",
-                    (player_id, board_id, place_key(place)),
-                )
-                details = {"game": game, "board": board, "instance": place_key(place), "player_id": player_id}
+                    (player_id, board_id, instance),
+                ).rowcount
+                details = {"game": game, "board": board, "instance": instance, "player_id": player_id}
                 self._note(db, "remove entry", details)
-            return removed()
+            removed()
+            return deleted > 0
 
         return await self._job(work)
 
