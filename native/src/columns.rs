@@ -24,14 +24,26 @@ impl Texts {
         &self.bytes[start..self.ends[row]]
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> + Clone {
         (0..self.len()).map(|row| self.get(row))
     }
 
-    fn push(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.bytes.extend_from_slice(id_of(value)?.as_bytes());
+    pub fn to_list<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        // SAFETY: every text was pushed as a str.
+        PyList::new(py, (0..self.len()).map(|row| unsafe { std::str::from_utf8_unchecked(self.get(row)) }))
+    }
+
+    fn push(&mut self, text: &str) {
+        self.bytes.extend_from_slice(text.as_bytes());
         self.ends.push(self.bytes.len());
-        Ok(())
+    }
+}
+
+impl<'a> FromIterator<&'a str> for Texts {
+    fn from_iter<T: IntoIterator<Item = &'a str>>(texts: T) -> Self {
+        let mut all = Self::default();
+        texts.into_iter().for_each(|text| all.push(text));
+        all
     }
 }
 
@@ -56,7 +68,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Texts {
         if let Ok(list) = column.cast::<PyList>() {
             texts.ends.reserve(list.len());
             for value in list.iter() {
-                texts.push(&value)?;
+                texts.push(id_of(&value)?);
             }
         } else if column.is_instance_of::<PyString>() {
             return Err(PyTypeError::new_err("ids must be a list of texts, not one text"));
@@ -64,7 +76,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Texts {
             let sequence =
                 column.cast::<PySequence>().map_err(|_| PyTypeError::new_err("ids must be a list of texts"))?;
             for value in sequence.try_iter()? {
-                texts.push(&value?)?;
+                texts.push(id_of(&value?)?);
             }
         }
         Ok(texts)

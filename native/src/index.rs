@@ -1,10 +1,10 @@
 //! What the entries of a board instance mean: order terms as keys, policies, ranks, and what is not yet written.
 
+use crate::pending::Pending;
 use crate::players::PlayerTable;
-use crate::tree::{Ids, Key, NumberHasher, Spot, Tree};
+use crate::tree::{AHEAD, Entry, Ids, Key, Spot, Tree};
 use std::cmp::Ordering;
 use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
 
 /// What a further submission of a player does to the entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,9 +109,6 @@ pub struct Effect {
     pub total: usize,
 }
 
-/// Changes that the store has not written yet: by player the place, or its complement if the entry was removed.
-type Pending = HashMap<u32, i64, BuildHasherDefault<NumberHasher>>;
-
 /// Entries that are not yet written, as columns in order of player id.
 #[derive(Default)]
 pub struct PendingColumns {
@@ -119,6 +116,17 @@ pub struct PendingColumns {
     pub terms: Vec<Vec<i64>>,
     pub places: Vec<i64>,
     pub removed: Vec<bool>,
+}
+
+/// The first row of a player who has one already; `players` numbers are given out.
+fn repeated(rows: &[u32], players: usize) -> Option<usize> {
+    if rows.len() < players / 16 {
+        let mut rows: Vec<(u32, usize)> = rows.iter().copied().zip(0..).collect();
+        rows.sort_unstable();
+        return rows.windows(2).filter(|pair| pair[0].0 == pair[1].0).map(|pair| pair[1].1).min();
+    }
+    let mut seen = vec![false; players];
+    rows.iter().position(|&player| std::mem::replace(&mut seen[player as usize], true))
 }
 
 /// An index whatever the width of its keys. Rows of `terms` are columns: terms[term][row].
@@ -131,6 +139,16 @@ pub trait AnyIndex: Send + Sync {
     fn clear(&mut self);
     fn load(&mut self, table: &PlayerTable, players: &[u32], terms: &[Vec<i64>], places: &[i64]) -> Result<(), usize>;
     fn apply(&mut self, table: &PlayerTable, player: u32, terms: &[Vec<i64>], row: usize, place: i64) -> Effect;
+    /// Apply a row for each player, from `row` on. Their cache misses overlap.
+    fn apply_all(
+        &mut self,
+        table: &PlayerTable,
+        players: &[u32],
+        terms: &[Vec<i64>],
+        row: usize,
+        places: &[i64],
+        effects: &mut Vec<Effect>,
+    );
     fn merge(&mut self, table: &PlayerTable, player: u32, terms: &[Vec<i64>], row: usize, place: i64) -> bool;
     fn remove(&mut self, player: u32, place: i64) -> bool;
     /// What each row adds to a sum.
@@ -140,10 +158,12 @@ pub trait AnyIndex: Send + Sync {
     /// The first row whose value takes a sum beyond 64 bits; rows without a player are passed over.
     fn sum_overflow(&self, players: &[Option<u32>], values: &[i64]) -> Option<usize>;
     fn standing(&self, player: u32) -> Option<Standing>;
+    /// By id: what follows from the likely player is asked for while the id is compared.
+    fn standing_by_id(&self, table: &PlayerTable, id: &[u8]) -> Option<Standing>;
     /// Of many players at once: their cache misses overlap.
     fn standings(&self, players: &[Option<u32>]) -> Vec<Option<Standing>>;
-    /// Have at hand what applying to these players reads.
-    fn prefetch(&self, players: &[u32]);
+    /// Standings and terms, a column each, of many players at once; zeros where there is no entry.
+    fn entries(&self, players: &[Option<u32>]) -> (Vec<Option<Standing>>, Vec<Vec<i64>>);
     fn terms(&self, player: u32) -> Option<Vec<i64>>;
     fn rows(&self, position: usize, limit: usize) -> RowColumns;
     fn around(&self, player: u32, limit: usize) -> Option<RowColumns>;
@@ -173,6 +193,7 @@ pub fn new_index(spec: Spec) -> Option<Box<dyn AnyIndex>> {
 struct Index<const W: usize> {
     spec: Spec,
     tree: Tree<W>,
+    /// What the store has not written yet: by player the place, or its complement if the entry was removed.
     pending: Pending,
 }
 
@@ -180,7 +201,7 @@ impl<const W: usize> Index<W> {
     fn new(spec: Spec) -> Self {
         let starts = (spec.ranking == Ranking::Dense).then_some(spec.tie_terms);
         let tree = Tree::new(spec.policy.keeps_places(), starts);
-        Self { spec, tree, pending: HashMap::default() }
+        Self { spec, tree, pending: Pending::default() }
     }
 
     fn ids<'a>(&self, table: &'a PlayerTable) -> Ids<'a> {
@@ -195,8 +216,10 @@ impl<const W: usize> Index<W> {
         self.spec.value(self.spec.value_term, key[self.spec.value_term])
     }
 
+    #[inline]
     fn standing_at(&self, spot: Spot) -> Standing {
-        let value = self.value_of(self.tree.key(spot));
+        let term = self.spec.value_term;
+        let value = self.spec.value(term, self.tree.word(spot, term));
         let (rank, position) = match self.spec.ranking {
             Ranking::Competition => {
                 let (position, tie) = self.tree.position_and_tie(spot, self.spec.tie_terms);
@@ -271,7 +294,7 @@ impl<const W: usize> Index<W> {
         let key: Key<W> = std::array::from_fn(|term| self.spec.word(term, terms[term]));
         let ids = self.ids(table);
         self.tree
-            .partition(|other, player| match other.cmp(&key).then_with(|| ids.compare(player, id)) {
+            .partition(key[0], |other, player| match other.cmp(&key).then_with(|| ids.compare(player, id)) {
                 Ordering::Less => true,
                 Ordering::Equal => through,
                 Ordering::Greater => false,
@@ -290,34 +313,37 @@ impl<const W: usize> AnyIndex for Index<W> {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.tree.memory_bytes() + self.pending.capacity() * (size_of::<(u32, i64)>() + 1)
+        self.tree.memory_bytes() + self.pending.memory_bytes()
     }
 
     fn clear(&mut self) {
         self.tree.clear();
-        self.pending = HashMap::default();
+        self.pending = Pending::default();
     }
 
     /// Err with the row of a player who occurs twice.
     fn load(&mut self, table: &PlayerTable, players: &[u32], terms: &[Vec<i64>], places: &[i64]) -> Result<(), usize> {
-        let mut seen = vec![false; table.len()];
-        for (row, &player) in players.iter().enumerate() {
-            if std::mem::replace(&mut seen[player as usize], true) {
-                return Err(row);
-            }
+        if let Some(row) = repeated(players, table.len()) {
+            return Err(row);
         }
-        drop(seen);
+        let keeps_places = self.spec.policy.keeps_places();
+        let mut entries: Vec<Entry<W>> = players
+            .iter()
+            .enumerate()
+            .map(|(row, &player)| Entry {
+                key: self.key(terms, row),
+                player,
+                place: if keeps_places { places[row] } else { 0 },
+            })
+            .collect();
         let ids = self.ids(table);
-        let mut entries: Vec<(Key<W>, u32, i64)> =
-            players.iter().enumerate().map(|(row, &player)| (self.key(terms, row), player, places[row])).collect();
-        let order = |a: &(Key<W>, u32, i64), b: &(Key<W>, u32, i64)| {
-            a.0.cmp(&b.0).then_with(|| ids.compare(a.1, table.id(b.1)))
-        };
+        let order =
+            |a: &Entry<W>, b: &Entry<W>| a.key.cmp(&b.key).then_with(|| ids.compare(a.player, table.id(b.player)));
         if !entries.is_sorted_by(|a, b| order(a, b) == Ordering::Less) {
             entries.sort_unstable_by(order);
         }
-        self.pending = HashMap::default();
-        self.tree.fill(entries.into_iter(), table.len());
+        self.pending = Pending::default();
+        self.tree.fill(&entries, table.len());
         Ok(())
     }
 
@@ -332,8 +358,9 @@ impl<const W: usize> AnyIndex for Index<W> {
             self.pending.insert(player, place);
             return self.effect(true, None, Some(self.standing_at(spot)));
         };
+        let old_key = self.tree.key(spot);
         let old = self.standing_at(spot);
-        match self.succeed(self.tree.key(spot), self.place_at(spot), key, place) {
+        match self.succeed(&old_key, self.place_at(spot), key, place) {
             None => self.effect(false, Some(old), Some(old)),
             Some(key) => {
                 let spot = self.tree.change(spot, key, place, ids);
@@ -343,15 +370,44 @@ impl<const W: usize> AnyIndex for Index<W> {
         }
     }
 
+    fn apply_all(
+        &mut self,
+        table: &PlayerTable,
+        players: &[u32],
+        terms: &[Vec<i64>],
+        row: usize,
+        places: &[i64],
+        effects: &mut Vec<Effect>,
+    ) {
+        // What one row reads is asked for while the rows before it are applied: first where the entry is, then the entry.
+        for &player in players.iter().take(2 * AHEAD) {
+            self.pending.prefetch(player);
+            self.tree.prefetch_home(player);
+        }
+        for (&player, row) in players.iter().take(AHEAD).zip(row..) {
+            self.tree.prefetch_change(player, &self.key(terms, row));
+        }
+        for (at, &player) in players.iter().enumerate() {
+            if let Some(&player) = players.get(at + 2 * AHEAD) {
+                self.pending.prefetch(player);
+                self.tree.prefetch_home(player);
+            }
+            if let Some(&player) = players.get(at + AHEAD) {
+                self.tree.prefetch_change(player, &self.key(terms, row + at + AHEAD));
+            }
+            effects.push(self.apply(table, player, terms, row + at, places[row + at]));
+        }
+    }
+
     fn merge(&mut self, table: &PlayerTable, player: u32, terms: &[Vec<i64>], row: usize, place: i64) -> bool {
         let key = self.key(terms, row);
         let ids = self.ids(table);
         let Some(spot) = self.tree.find(player) else {
             self.tree.insert(key, player, place, ids);
-            self.pending.remove(&player); // that the entry was removed is overtaken
+            self.pending.remove(player); // that the entry was removed is overtaken
             return true;
         };
-        let old = self.tree.key(spot);
+        let old = &self.tree.key(spot);
         let wins = match self.spec.policy {
             Policy::Best => key < *old,
             Policy::First => place < self.tree.place(spot),
@@ -364,7 +420,7 @@ impl<const W: usize> AnyIndex for Index<W> {
         };
         if wins {
             self.tree.change(spot, key, place, ids);
-            self.pending.remove(&player); // what stands now is committed
+            self.pending.remove(player); // what stands now is committed
         }
         wins
     }
@@ -391,7 +447,7 @@ impl<const W: usize> AnyIndex for Index<W> {
             let Some(player) = player else { continue };
             let sum = sums
                 .entry(player)
-                .or_insert_with(|| self.tree.find(player).map_or(0, |spot| self.value_of(self.tree.key(spot))));
+                .or_insert_with(|| self.tree.find(player).map_or(0, |spot| self.value_of(&self.tree.key(spot))));
             match sum.checked_add(value) {
                 Some(next) => *sum = next,
                 None => return Some(row),
@@ -404,12 +460,27 @@ impl<const W: usize> AnyIndex for Index<W> {
         self.tree.find(player).map(|spot| self.standing_at(spot))
     }
 
-    fn standings(&self, players: &[Option<u32>]) -> Vec<Option<Standing>> {
-        self.tree.find_all(players).into_iter().map(|spot| spot.map(|spot| self.standing_at(spot))).collect()
+    fn standing_by_id(&self, table: &PlayerTable, id: &[u8]) -> Option<Standing> {
+        self.standing(table.find_ahead(id, |player| self.tree.prefetch_entry(player))?)
     }
 
-    fn prefetch(&self, players: &[u32]) {
-        self.tree.prefetch_entries(players.iter().copied());
+    fn standings(&self, players: &[Option<u32>]) -> Vec<Option<Standing>> {
+        let mut standings = Vec::with_capacity(players.len());
+        self.tree.find_all(players, |spot| standings.push(spot.map(|spot| self.standing_at(spot))));
+        standings
+    }
+
+    fn entries(&self, players: &[Option<u32>]) -> (Vec<Option<Standing>>, Vec<Vec<i64>>) {
+        let mut standings = Vec::with_capacity(players.len());
+        let mut columns = vec![Vec::with_capacity(players.len()); W];
+        self.tree.find_all(players, |spot| {
+            let key = spot.map(|spot| self.tree.key(spot));
+            for (term, column) in columns.iter_mut().enumerate() {
+                column.push(key.map_or(0, |key| self.spec.value(term, key[term])));
+            }
+            standings.push(spot.map(|spot| self.standing_at(spot)));
+        });
+        (standings, columns)
     }
 
     fn terms(&self, player: u32) -> Option<Vec<i64>> {
@@ -441,12 +512,14 @@ impl<const W: usize> AnyIndex for Index<W> {
 
     fn count_before(&self, prefix: &[i64]) -> usize {
         let prefix = self.prefix(prefix);
-        self.tree.partition(|key, _| key[..prefix.len()] < prefix[..]).0
+        let Some(&first) = prefix.first() else { return 0 };
+        self.tree.partition(first, |key, _| key[..prefix.len()] < prefix[..]).0
     }
 
     fn count_through(&self, prefix: &[i64]) -> usize {
         let prefix = self.prefix(prefix);
-        self.tree.partition(|key, _| key[..prefix.len()] <= prefix[..]).0
+        let Some(&first) = prefix.first() else { return self.tree.len() };
+        self.tree.partition(first, |key, _| key[..prefix.len()] <= prefix[..]).0
     }
 
     fn pending_count(&self) -> usize {
@@ -454,7 +527,7 @@ impl<const W: usize> AnyIndex for Index<W> {
     }
 
     fn pending(&self, table: &PlayerTable, limit: usize) -> PendingColumns {
-        let mut changed: Vec<(u32, i64)> = self.pending.iter().map(|(&n, &p)| (n, p)).collect();
+        let mut changed: Vec<(u32, i64)> = self.pending.iter().collect();
         let by_id = |a: &(u32, i64), b: &(u32, i64)| table.id(a.0).cmp(table.id(b.0));
         if limit < changed.len() {
             changed.select_nth_unstable_by(limit, by_id);
@@ -464,7 +537,7 @@ impl<const W: usize> AnyIndex for Index<W> {
         let mut columns = PendingColumns { terms: vec![Vec::with_capacity(changed.len()); W], ..Default::default() };
         for (player, place) in changed {
             let removed = place < 0;
-            let key = (!removed).then(|| *self.tree.key(self.tree.find(player).expect("a changed entry is there")));
+            let key = (!removed).then(|| self.tree.key(self.tree.find(player).expect("a changed entry is there")));
             for (term, column) in columns.terms.iter_mut().enumerate() {
                 column.push(key.map_or(0, |key| self.spec.value(term, key[term])));
             }
@@ -476,21 +549,18 @@ impl<const W: usize> AnyIndex for Index<W> {
     }
 
     fn pending_place(&self, player: u32) -> i64 {
-        self.pending.get(&player).map_or(-1, |&place| place.max(-1))
+        self.pending.get(player).map_or(-1, |place| place.max(-1))
     }
 
     fn mark_clean(&mut self, player: u32, place: i64) {
-        if self.pending.get(&player).is_some_and(|&pending| pending == place || pending == !place) {
-            self.pending.remove(&player);
-            if self.pending.is_empty() && self.pending.capacity() > 1024 {
-                self.pending = HashMap::default();
-            }
+        if self.pending.get(player).is_some_and(|pending| pending == place || pending == !place) {
+            self.pending.remove(player);
         }
     }
 
     fn check(&self, table: &PlayerTable) -> Result<(), String> {
         self.tree.check(self.ids(table))?;
-        for (&player, &pending) in &self.pending {
+        for (player, pending) in self.pending.iter() {
             if self.tree.find(player).is_some() == (pending < 0) {
                 return Err("a pending change disagrees with the entries".to_owned());
             }

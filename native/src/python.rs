@@ -7,15 +7,16 @@ use crate::columns::{Ints, Texts, id_of};
 use crate::ids::{IdRun, SubmissionIds};
 use crate::index::{AnyIndex, Effect, PendingColumns, Policy, Ranking, RowColumns, Spec, Standing, new_index};
 use crate::players::PlayerTable;
-use crate::prefetch::TOGETHER;
 use parking_lot::{RwLock, RwLockWriteGuard};
-use pyo3::exceptions::{PyAssertionError, PyMemoryError, PyOverflowError, PyValueError};
+use pyo3::exceptions::{PyAssertionError, PyIndexError, PyMemoryError, PyOverflowError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyList, PyTuple};
 use std::sync::Arc;
 
 /// Rows applied before readers get their turn.
 const ROWS_PER_TURN: usize = 64;
+/// Up to so many entries are read without letting go of the interpreter.
+const LOOK_ENTRIES: usize = 200;
 
 #[pyclass(module = "laurels._native", frozen)]
 struct Players {
@@ -83,11 +84,8 @@ impl Players {
 struct Rows {
     #[pyo3(get)]
     first_position: usize,
-    #[pyo3(get)]
-    player_ids: Vec<String>,
-    #[pyo3(get)]
+    ids: Texts,
     ranks: Vec<usize>,
-    #[pyo3(get)]
     terms: Vec<Vec<i64>>,
 }
 
@@ -96,6 +94,22 @@ impl Rows {
     fn __len__(&self) -> usize {
         self.ranks.len()
     }
+    #[getter]
+    fn player_ids<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        self.ids.to_list(py)
+    }
+    #[getter]
+    fn ranks<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        PyList::new(py, &self.ranks)
+    }
+    #[getter]
+    fn terms<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        PyList::new(py, &self.terms)
+    }
+    fn term<'py>(&self, py: Python<'py>, term: usize) -> PyResult<Bound<'py, PyList>> {
+        let column = self.terms.get(term).ok_or_else(|| PyIndexError::new_err(format!("there is no term {term}")))?;
+        PyList::new(py, column)
+    }
 }
 
 impl Rows {
@@ -103,7 +117,7 @@ impl Rows {
         table.prefetch_ids(&rows.players);
         Self {
             first_position: rows.first_position,
-            player_ids: rows.players.iter().map(|&n| table.text(n).to_owned()).collect(),
+            ids: rows.players.iter().map(|&number| table.text(number)).collect(),
             ranks: rows.ranks,
             terms: rows.terms,
         }
@@ -157,17 +171,20 @@ impl Outcome {
 #[pyclass(module = "laurels._native", frozen)]
 struct Pending {
     #[pyo3(get)]
-    player_ids: Vec<String>,
-    #[pyo3(get)]
     terms: Vec<Vec<i64>>,
     #[pyo3(get)]
     places: Vec<i64>,
     #[pyo3(get)]
     removed: Vec<bool>,
+    ids: Texts,
 }
 
 #[pymethods]
 impl Pending {
+    #[getter]
+    fn player_ids<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        self.ids.to_list(py)
+    }
     fn __len__(&self) -> usize {
         self.places.len()
     }
@@ -176,7 +193,7 @@ impl Pending {
 impl Pending {
     fn new(table: &PlayerTable, columns: PendingColumns) -> Self {
         Self {
-            player_ids: columns.players.iter().map(|&n| table.text(n).to_owned()).collect(),
+            ids: columns.players.iter().map(|&number| table.text(number)).collect(),
             terms: columns.terms,
             places: columns.places,
             removed: columns.removed,
@@ -206,6 +223,16 @@ impl RankIndex {
 
     fn batch<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&PlayerTable, &dyn AnyIndex) -> T + Send) -> T {
         py.detach(|| work(&self.table.read(), self.index.read().as_ref()))
+    }
+
+    /// A look at a few entries, a batch for many.
+    fn look_or_batch<T: Send>(
+        &self,
+        py: Python<'_>,
+        entries: usize,
+        work: impl FnOnce(&PlayerTable, &dyn AnyIndex) -> T + Send,
+    ) -> T {
+        if entries <= LOOK_ENTRIES { self.look(py, work) } else { self.batch(py, work) }
     }
 
     /// Columns of terms, one for each term of the order.
@@ -292,13 +319,7 @@ impl RankIndex {
             for turn in numbers.chunks(ROWS_PER_TURN) {
                 let table = self.table.read();
                 let mut index = self.index.write();
-                for some in turn.chunks(TOGETHER) {
-                    index.prefetch(some);
-                    for &number in some {
-                        let row = effects.len();
-                        effects.push(index.apply(&table, number, &terms, row, places.0[row]));
-                    }
-                }
+                index.apply_all(&table, turn, &terms, effects.len(), &places.0, &mut effects);
                 RwLockWriteGuard::unlock_fair(index);
             }
             Ok(Outcome { effects })
@@ -374,8 +395,7 @@ impl RankIndex {
 
     fn rank(&self, player_id: &Bound<'_, PyAny>) -> PyResult<Option<(usize, usize)>> {
         let id = id_of(player_id)?;
-        let standing = self
-            .look(player_id.py(), |table, index| table.find(id.as_bytes()).and_then(|number| index.standing(number)));
+        let standing = self.look(player_id.py(), |table, index| index.standing_by_id(table, id.as_bytes()));
         Ok(standing.map(|standing| (standing.rank, standing.position)))
     }
 
@@ -393,27 +413,13 @@ impl RankIndex {
     }
 
     fn ranks(&self, py: Python<'_>, ids: Texts) -> (Vec<usize>, Vec<usize>) {
-        self.batch(py, |table, index| {
-            let standings = index.standings(&table.find_all(ids.iter()));
-            let of = |standing: Option<Standing>| standing.map_or((0, 0), |one| (one.rank, one.position));
-            standings.into_iter().map(of).unzip()
-        })
+        self.batch(py, |table, index| numbered(index.standings(&table.find_all(ids.iter()))))
     }
 
     fn entries(&self, py: Python<'_>, ids: Texts) -> (Vec<usize>, Vec<usize>, Vec<Vec<i64>>) {
         self.batch(py, |table, index| {
-            let (mut ranks, mut positions) = (Vec::new(), Vec::new());
-            let mut columns = vec![Vec::with_capacity(ids.len()); self.width];
-            for id in ids.iter() {
-                let number = table.find(id);
-                let standing = number.and_then(|number| index.standing(number));
-                ranks.push(standing.map_or(0, |standing| standing.rank));
-                positions.push(standing.map_or(0, |standing| standing.position));
-                let terms = number.and_then(|number| index.terms(number));
-                for (term, column) in columns.iter_mut().enumerate() {
-                    column.push(terms.as_ref().map_or(0, |terms| terms[term]));
-                }
-            }
+            let (standings, columns) = index.entries(&table.find_all(ids.iter()));
+            let (ranks, positions) = numbered(standings);
             (ranks, positions, columns)
         })
     }
@@ -422,12 +428,12 @@ impl RankIndex {
         if first_position == 0 {
             return Err(PyValueError::new_err("positions start at 1"));
         }
-        Ok(self.batch(py, |table, index| Rows::new(table, index.rows(first_position - 1, limit))))
+        Ok(self.look_or_batch(py, limit, |table, index| Rows::new(table, index.rows(first_position - 1, limit))))
     }
 
     fn around(&self, player_id: &Bound<'_, PyAny>, limit: usize) -> PyResult<Option<Rows>> {
         let id = id_of(player_id)?;
-        Ok(self.batch(player_id.py(), |table, index| {
+        Ok(self.look_or_batch(player_id.py(), limit, |table, index| {
             let number = table.find(id.as_bytes())?;
             Some(Rows::new(table, index.around(number, limit)?))
         }))
@@ -435,14 +441,16 @@ impl RankIndex {
 
     fn after(&self, terms: Ints, player_id: &Bound<'_, PyAny>, limit: usize) -> PyResult<Rows> {
         let (terms, id) = (self.whole(terms)?, id_of(player_id)?);
-        Ok(self
-            .batch(player_id.py(), |table, index| Rows::new(table, index.after(table, &terms, id.as_bytes(), limit))))
+        Ok(self.look_or_batch(player_id.py(), limit, |table, index| {
+            Rows::new(table, index.after(table, &terms, id.as_bytes(), limit))
+        }))
     }
 
     fn before(&self, terms: Ints, player_id: &Bound<'_, PyAny>, limit: usize) -> PyResult<Rows> {
         let (terms, id) = (self.whole(terms)?, id_of(player_id)?);
-        Ok(self
-            .batch(player_id.py(), |table, index| Rows::new(table, index.before(table, &terms, id.as_bytes(), limit))))
+        Ok(self.look_or_batch(player_id.py(), limit, |table, index| {
+            Rows::new(table, index.before(table, &terms, id.as_bytes(), limit))
+        }))
     }
 
     fn count_before(&self, py: Python<'_>, prefix: Ints) -> PyResult<usize> {
@@ -473,6 +481,11 @@ impl RankIndex {
     }
 }
 
+/// Ranks and positions, 0 where there is no entry.
+fn numbered(standings: Vec<Option<Standing>>) -> (Vec<usize>, Vec<usize>) {
+    standings.into_iter().map(|standing| standing.map_or((0, 0), |one| (one.rank, one.position))).unzip()
+}
+
 /// The numbers of ids; new ids are interned.
 fn find_or_intern(table: &RwLock<PlayerTable>, ids: &Texts) -> PyResult<Vec<u32>> {
     let known: Option<Vec<u32>> = table.read().find_all(ids.iter()).into_iter().collect();
@@ -480,11 +493,11 @@ fn find_or_intern(table: &RwLock<PlayerTable>, ids: &Texts) -> PyResult<Vec<u32>
 }
 
 fn intern_all(table: &mut PlayerTable, ids: &Texts) -> PyResult<Vec<u32>> {
-    ids.iter().map(|id| table.intern(id).ok_or_else(full)).collect()
+    table.intern_all(ids.iter()).ok_or_else(full)
 }
 
 fn full() -> PyErr {
-    PyMemoryError::new_err("the ids of one game take more than 4 GiB")
+    PyMemoryError::new_err("one game has no room for more player ids")
 }
 
 fn same_length(ids: &Texts, columns: &[&Ints]) -> PyResult<()> {

@@ -35,12 +35,17 @@ class Players:
         """Undo the latest `chain` of the same ids, given what it returned."""
 
 class Rows:
-    """Consecutive entries of a board instance, as columns in board order."""
+    """Consecutive entries of a board instance, as columns in board order. Lists are made when asked for."""
 
     first_position: int
-    player_ids: list[str]
-    ranks: list[int]
-    terms: list[list[int]]
+    @property
+    def player_ids(self) -> list[str]: ...
+    @property
+    def ranks(self) -> list[int]: ...
+    @property
+    def terms(self) -> list[list[int]]: ...
+    def term(self, term: int) -> list[int]:
+        """One of the terms, 0 being the first."""
     def __len__(self) -> int: ...
 
 class Outcome:

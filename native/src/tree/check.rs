@@ -1,13 +1,19 @@
 //! The proof that a tree is what it says.
 
-use super::{GROUP_MAX, Ids, Key, LEAF_MAX, Spot, Tree};
+use super::{GROUP_MAX, Ids, Key, Separators, Spot, Tree};
 use std::cmp::Ordering;
+
+impl<const W: usize> Separators<W> {
+    fn agree(&self) -> bool {
+        self.firsts.iter().eq(self.whole.iter().map(|(key, _)| &key[0]))
+    }
+}
 
 impl<const W: usize> Tree<W> {
     /// Prove every invariant, or say which one does not hold.
     pub fn check(&self, ids: Ids) -> Result<(), String> {
         let fail = |what: &str| Err(what.to_owned());
-        if self.root.len() != self.root_separators.len() || self.root.len() != self.groups.len() {
+        if self.root.len() != self.root_separators.whole.len() || self.root.len() != self.groups.len() {
             return fail("root, separators and groups differ in number");
         }
         let mut total = 0;
@@ -24,8 +30,11 @@ impl<const W: usize> Tree<W> {
             if size == 0 || size > GROUP_MAX {
                 return fail("a group's size is out of bounds");
             }
-            if [group.counts.len(), group.starts.len(), group.separators.len()] != [size; 3] {
+            if [group.counts.len(), group.starts.len(), group.separators.whole.len()] != [size; 3] {
                 return fail("a group's columns differ in length");
+            }
+            if !group.separators.agree() || !self.root_separators.agree() {
+                return fail("the first words of separators are wrong");
             }
             if self.counts.prefix(order) as usize != total {
                 return fail("a Fenwick sum of counts is wrong");
@@ -35,28 +44,25 @@ impl<const W: usize> Tree<W> {
             }
             for slot in 0..size {
                 let leaf_number = group.leaves[slot];
-                let leaf = &self.leaves[leaf_number as usize];
+                let (leaf, block) = self.leaf(leaf_number);
                 leaves += 1;
                 if leaf.group != number || leaf.slot as usize != slot {
                     return fail("a leaf's group or slot is wrong");
                 }
-                if leaf.len() != group.counts[slot] as usize || leaf.len() > LEAF_MAX {
+                if leaf.len() != group.counts[slot] as usize {
                     return fail("a leaf's count is wrong");
                 }
-                if leaf.keys.len() != leaf.len() || leaf.places.len() != if self.keeps_places { leaf.len() } else { 0 }
-                {
-                    return fail("a leaf's columns differ in length");
-                }
+                leaf.check(block)?;
                 if leaf.len() == 0 && (self.root.len() > 1 || size > 1) {
                     return fail("a leaf is empty");
                 }
                 let first = order == 0 && slot == 0;
-                let separator = group.separators[slot];
-                if slot == 0 && !first && self.root_separators[order].0 != separator.0 {
+                let separator = group.separators.whole[slot];
+                if slot == 0 && !first && self.root_separators.whole[order].0 != separator.0 {
                     return fail("a root separator differs from its group's");
                 }
                 for at in 0..leaf.len() {
-                    let entry = (leaf.keys[at], leaf.players[at]);
+                    let entry = (leaf.key(block, at), leaf.player(block, at));
                     if let Some(before) = previous
                         && ids.entries((&before.0, before.1), (&entry.0, entry.1)) != Ordering::Less
                     {
@@ -95,7 +101,7 @@ impl<const W: usize> Tree<W> {
         if total != self.len {
             return fail("the number of entries is wrong");
         }
-        if leaves + self.free_leaves.len() != self.leaves.len() {
+        if leaves + self.free_leaves.len() != self.heads.len() || self.heads.len() != self.blocks.len() {
             return fail("a leaf is lost");
         }
         if self.homes.count().is_some_and(|count| count != self.len) {

@@ -1,8 +1,7 @@
 //! In which leaf each player's entry is.
 
 use super::NONE;
-use crate::players::make_room;
-use crate::prefetch::prefetch;
+use crate::memory::{filled, make_room, prefetch};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -40,7 +39,7 @@ impl Homes {
     /// Empty homes for so many entries in a game of so many players.
     pub fn new(entries: usize, players: usize) -> Self {
         if entries * DENSE_SHARE >= players {
-            Self::Dense(vec![NONE; players])
+            Self::Dense(filled(NONE, players))
         } else {
             Self::Sparse(HashMap::with_capacity_and_hasher(entries, Default::default()))
         }
@@ -55,10 +54,11 @@ impl Homes {
         }
     }
 
-    /// A player's leaf. `only` is the one leaf, while there is one.
-    pub fn get(&self, player: u32, only: u32) -> Option<u32> {
+    /// A player's leaf; the first, while there is one.
+    #[inline(always)]
+    pub fn get(&self, player: u32) -> Option<u32> {
         match self {
-            Self::OneLeaf => Some(only),
+            Self::OneLeaf => Some(0),
             Self::Sparse(map) => map.get(&player).copied(),
             Self::Dense(homes) => homes.get(player as usize).copied().filter(|&leaf| leaf != NONE),
         }
@@ -97,16 +97,13 @@ impl Homes {
         }
     }
 
-    /// The leaves of players, as far as an array tells, once the array has been asked for all of them.
-    pub fn prefetched<'a>(
-        &'a self,
-        players: impl Iterator<Item = u32> + Clone + 'a,
-    ) -> impl Iterator<Item = u32> + Clone + 'a {
-        let homes: &[u32] = if let Self::Dense(homes) = self { homes } else { &[] };
-        for home in players.clone().filter_map(|player| homes.get(player as usize)) {
+    /// Ask for a player's leaf, as far as an array tells.
+    pub fn prefetch(&self, player: u32) {
+        if let Self::Dense(homes) = self
+            && let Some(home) = homes.get(player as usize)
+        {
             prefetch(home);
         }
-        players.filter_map(|player| homes.get(player as usize).copied()).filter(|&leaf| leaf != NONE)
     }
 
     /// How many players have a home; None while nothing is written down.
