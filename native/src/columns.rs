@@ -33,7 +33,7 @@ impl Texts {
         PyList::new(py, (0..self.len()).map(|row| unsafe { std::str::from_utf8_unchecked(self.get(row)) }))
     }
 
-    fn push(&mut self, text: &str) {
+    pub fn push(&mut self, text: &str) {
         self.bytes.extend_from_slice(text.as_bytes());
         self.ends.push(self.bytes.len());
     }
@@ -110,7 +110,8 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Ints {
     }
 }
 
-fn int_of(value: &Bound<'_, PyAny>) -> PyResult<i64> {
+/// A signed 64-bit integer, checked.
+pub fn int_of(value: &Bound<'_, PyAny>) -> PyResult<i64> {
     if !value.is_instance_of::<PyInt>() || value.is_instance_of::<PyBool>() {
         return Err(PyTypeError::new_err("a column of integers must hold int"));
     }

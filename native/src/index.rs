@@ -119,14 +119,16 @@ pub struct PendingColumns {
 }
 
 /// The first row of a player who has one already; `players` numbers are given out.
-fn repeated(rows: &[u32], players: usize) -> Option<usize> {
+fn repeated<const W: usize>(entries: &[Entry<W>], players: usize) -> Option<usize> {
+    let rows = entries.iter().map(|entry| entry.player);
     if rows.len() < players / 16 {
-        let mut rows: Vec<(u32, usize)> = rows.iter().copied().zip(0..).collect();
+        let mut rows: Vec<(u32, usize)> = rows.zip(0..).collect();
         rows.sort_unstable();
         return rows.windows(2).filter(|pair| pair[0].0 == pair[1].0).map(|pair| pair[1].1).min();
     }
     let mut seen = vec![false; players];
-    rows.iter().position(|&player| std::mem::replace(&mut seen[player as usize], true))
+    let mut rows = rows;
+    rows.position(|player| std::mem::replace(&mut seen[player as usize], true))
 }
 
 /// An index whatever the width of its keys. Rows of `terms` are columns: terms[term][row].
@@ -137,7 +139,12 @@ pub trait AnyIndex: Send + Sync {
     }
     fn memory_bytes(&self) -> usize;
     fn clear(&mut self);
-    fn load(&mut self, table: &PlayerTable, players: &[u32], terms: &[Vec<i64>], places: &[i64]) -> Result<(), usize>;
+    /// Take entries, in any order, that `load` will make the contents.
+    fn stage(&mut self, players: &[u32], terms: &[Vec<i64>], places: &[i64]);
+    /// Let go of what was staged.
+    fn unstage(&mut self);
+    /// Replace the contents by what was staged; Err with a row of a player who occurs twice, and the contents stay.
+    fn load(&mut self, table: &PlayerTable) -> Result<(), usize>;
     fn apply(&mut self, table: &PlayerTable, player: u32, terms: &[Vec<i64>], row: usize, place: i64) -> Effect;
     /// Apply a row for each player, from `row` on. Their cache misses overlap.
     fn apply_all(
@@ -195,13 +202,15 @@ struct Index<const W: usize> {
     tree: Tree<W>,
     /// What the store has not written yet: by player the place, or its complement if the entry was removed.
     pending: Pending,
+    /// What is being loaded.
+    staged: Vec<Entry<W>>,
 }
 
 impl<const W: usize> Index<W> {
     fn new(spec: Spec) -> Self {
         let starts = (spec.ranking == Ranking::Dense).then_some(spec.tie_terms);
         let tree = Tree::new(spec.policy.keeps_places(), starts);
-        Self { spec, tree, pending: Pending::default() }
+        Self { spec, tree, pending: Pending::default(), staged: Vec::new() }
     }
 
     fn ids<'a>(&self, table: &'a PlayerTable) -> Ids<'a> {
@@ -321,21 +330,23 @@ impl<const W: usize> AnyIndex for Index<W> {
         self.pending = Pending::default();
     }
 
-    /// Err with the row of a player who occurs twice.
-    fn load(&mut self, table: &PlayerTable, players: &[u32], terms: &[Vec<i64>], places: &[i64]) -> Result<(), usize> {
-        if let Some(row) = repeated(players, table.len()) {
+    fn stage(&mut self, players: &[u32], terms: &[Vec<i64>], places: &[i64]) {
+        let keeps_places = self.spec.policy.keeps_places();
+        for (row, &player) in players.iter().enumerate() {
+            let place = if keeps_places { places[row] } else { 0 };
+            self.staged.push(Entry { key: self.key(terms, row), player, place });
+        }
+    }
+
+    fn unstage(&mut self) {
+        self.staged = Vec::new();
+    }
+
+    fn load(&mut self, table: &PlayerTable) -> Result<(), usize> {
+        let mut entries = std::mem::take(&mut self.staged);
+        if let Some(row) = repeated(&entries, table.len()) {
             return Err(row);
         }
-        let keeps_places = self.spec.policy.keeps_places();
-        let mut entries: Vec<Entry<W>> = players
-            .iter()
-            .enumerate()
-            .map(|(row, &player)| Entry {
-                key: self.key(terms, row),
-                player,
-                place: if keeps_places { places[row] } else { 0 },
-            })
-            .collect();
         let ids = self.ids(table);
         let order =
             |a: &Entry<W>, b: &Entry<W>| a.key.cmp(&b.key).then_with(|| ids.compare(a.player, table.id(b.player)));

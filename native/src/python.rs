@@ -3,12 +3,12 @@
 //! Batch calls copy their columns, release the interpreter, and take the locks in one order: players, then index. No lock
 //! is held while the interpreter is asked for, so a reader that waits for a writer can't stop it.
 
-use crate::columns::{Ints, Texts, id_of};
+use crate::columns::{Ints, Texts, id_of, int_of};
 use crate::ids::{IdRun, SubmissionIds};
 use crate::index::{AnyIndex, Effect, PendingColumns, Policy, Ranking, RowColumns, Spec, Standing, new_index};
 use crate::players::PlayerTable;
 use parking_lot::{RwLock, RwLockWriteGuard};
-use pyo3::exceptions::{PyAssertionError, PyIndexError, PyMemoryError, PyOverflowError, PyValueError};
+use pyo3::exceptions::{PyAssertionError, PyIndexError, PyMemoryError, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use std::sync::Arc;
@@ -299,13 +299,17 @@ impl RankIndex {
     fn load(&self, py: Python<'_>, ids: Texts, terms: Vec<Ints>, places: Ints) -> PyResult<()> {
         let terms = self.terms(&ids, terms, &places)?;
         py.detach(|| {
-            let numbers = intern_all(&mut self.table.write(), &ids)?;
-            let table = self.table.read();
-            self.index
-                .write()
-                .load(&table, &numbers, &terms, &places.0)
-                .map_err(|row| PyValueError::new_err(format!("row {row}: its id occurs twice")))
+            self.stage(&ids, &terms, &places.0)?;
+            self.load_staged()
         })
+    }
+
+    fn load_rows(&self, portions: &Bound<'_, PyAny>) -> PyResult<()> {
+        if let Err(error) = self.stage_rows(portions) {
+            self.index.write().unstage();
+            return Err(error);
+        }
+        portions.py().detach(|| self.load_staged())
     }
 
     fn apply(&self, py: Python<'_>, ids: Texts, terms: Vec<Ints>, places: Ints) -> PyResult<Outcome> {
@@ -469,6 +473,41 @@ impl RankIndex {
 }
 
 impl RankIndex {
+    fn stage_rows(&self, portions: &Bound<'_, PyAny>) -> PyResult<()> {
+        for portion in portions.try_iter()? {
+            let portion = portion?;
+            let rows = portion.cast::<PyList>().map_err(|_| PyTypeError::new_err("rows must come in lists"))?;
+            let mut ids = Texts::default();
+            let mut columns = vec![Vec::with_capacity(rows.len()); self.width + 1];
+            for row in rows.iter() {
+                let row = row.cast::<PyTuple>().map_err(|_| PyTypeError::new_err("a row must be a tuple"))?;
+                if row.len() != self.width + 2 {
+                    return Err(PyValueError::new_err(format!("a row must have {} values", self.width + 2)));
+                }
+                ids.push(id_of(&row.get_item(0)?)?);
+                for (at, column) in columns.iter_mut().enumerate() {
+                    column.push(int_of(&row.get_item(at + 1)?)?);
+                }
+            }
+            let places = Ints(columns.remove(0));
+            not_negative(&places)?;
+            portions.py().detach(|| self.stage(&ids, &columns, &places.0))?;
+        }
+        Ok(())
+    }
+
+    fn stage(&self, ids: &Texts, terms: &[Vec<i64>], places: &[i64]) -> PyResult<()> {
+        let numbers = find_or_intern(&self.table, ids)?;
+        self.index.write().stage(&numbers, terms, places);
+        Ok(())
+    }
+
+    fn load_staged(&self) -> PyResult<()> {
+        let table = self.table.read();
+        let loaded = self.index.write().load(&table);
+        loaded.map_err(|row| PyValueError::new_err(format!("row {row}: its id occurs twice")))
+    }
+
     /// Rows that are applied for the first time must not take a sum beyond 64 bits.
     fn check_sums(&self, numbers: &[u32], terms: &[Vec<i64>], places: &[i64]) -> PyResult<()> {
         let index = self.index.read();

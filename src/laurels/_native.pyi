@@ -5,8 +5,8 @@ Integers travel in columns: a ``list[int]``, or any C-contiguous buffer of signe
 position of a submission in the log: a non-negative integer that grows with every submission.
 """
 
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
 
 from typing_extensions import Buffer
 
@@ -122,6 +122,9 @@ class RankIndex:
     def load(self, ids: Sequence[str], terms: Sequence[Ints], places: Ints) -> None:
         """Replace the contents by these entries (each id once, any order). Nothing becomes pending.
         ValueError if an id occurs twice."""
+    def load_rows(self, portions: Iterable[list[tuple[Any, ...]]]) -> None:
+        """The same from rows (player id, place, term, term, ...) as a database hands them out, in lists of some
+        thousands: one list is taken at a time, and the next is asked for when it has been."""
     def apply(self, ids: Sequence[str], terms: Sequence[Ints], places: Ints) -> Outcome:
         """Apply submissions in turn, by the policy. Places grow from row to row. A changed entry becomes pending
         with the row's place. Applying a row again changes nothing (last, sum and count compare places).

@@ -202,8 +202,7 @@ class Indexes:
                 return None
             index = board.new_index(self._players(board.game))
             if instance_id is not None:
-                entries = self._source.entries(instance_id, len(board.ranker.terms))
-                index.load(entries.player_ids, entries.terms, entries.places)
+                index.load_rows(self._source.entries(instance_id, len(board.ranker.terms)))
             with self._lock:
                 if moderated != self._moderated:
                     continue

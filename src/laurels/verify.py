@@ -150,21 +150,19 @@ class _GameCheck:
             expected.check()
         except AssertionError as error:
             report.wrong(f"{what}: its index is inconsistent: {error}")
-        for served, right in zip(_rows(instance.index), _rows(expected), strict=False):
-            if served != right:
-                report.wrong(f"{what}: entry {served} is served, {right} is right")
-                break
-        if len(instance.index) != len(expected):
-            report.wrong(f"{what}: has {len(instance.index)} entries, {len(expected)} are right")
+        self._compare_entries(what, "served", instance.index, expected)
         if not self._store.read_only:
-            kept = self._store.reader.entries(instance.id, len(board.ranker.terms))
-            rows = dict(zip(kept.player_ids, zip(*kept.terms, strict=True), strict=True))
-            if len(rows) != len(expected):
-                report.wrong(f"{what}: {len(rows)} entries are kept, {len(expected)} are right")
-            for player_id, _, terms in _rows(expected):
-                if rows.get(player_id) != terms:
-                    report.wrong(f"{what}: of {player_id!r} {rows.get(player_id)} is kept, {terms} is right")
-                    break
+            kept = board.new_index(self._players)
+            kept.load_rows(self._store.reader.entries(instance.id, len(board.ranker.terms)))
+            self._compare_entries(what, "kept", kept, expected)
+
+    def _compare_entries(self, what: str, how: str, found: RankIndex, expected: RankIndex) -> None:
+        for one, right in zip(_rows(found), _rows(expected), strict=False):
+            if one != right:
+                self._report.wrong(f"{what}: entry {one} is {how}, {right} is right")
+                break
+        if len(found) != len(expected):
+            self._report.wrong(f"{what}: {len(found)} entries are {how}, {len(expected)} are right")
 
 
 def _rows(index: RankIndex) -> Iterator[tuple[str, int, tuple[int, ...]]]:

@@ -371,7 +371,7 @@ async def test_player_banned_while_a_board_is_loaded(url: str, monkeypatch: pyte
         read_entries, read, go_on = reader.entries, threading.Event(), threading.Event()
 
         def entries_slowly(*arguments: Any) -> Any:
-            entries = read_entries(*arguments)
+            entries = list(read_entries(*arguments))
             read.set()
             assert go_on.wait(30)
             return entries

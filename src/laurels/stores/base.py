@@ -226,8 +226,8 @@ class Reads(Protocol):
     def last_instance_id(self) -> int:
         """The highest id of any instance, 0 if there is none."""
 
-    def entries(self, instance_id: int, terms: int) -> Entries:
-        """All written entries of an instance, each with so many terms."""
+    def entries(self, instance_id: int, terms: int) -> Iterable[list[tuple[Any, ...]]]:
+        """All written entries of an instance, in portions: player id, place, then so many terms."""
 
     def entry_places(self, instance_id: int, player_ids: Sequence[str]) -> dict[str, int]:
         """The places of the submissions that count, by player, as far as they are written."""

@@ -5,6 +5,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -12,13 +13,14 @@ from laurels._native import SubmissionIds
 from laurels.boards import Place, place_from_key, place_key
 from laurels.errors import StoreUnavailable
 from laurels.model import Board, GameDefinition, Submission
-from laurels.stores.base import Catalog, Effect, Entries, Removal, SavedBoard, seq_and_row
+from laurels.stores.base import Catalog, Effect, Removal, SavedBoard, seq_and_row
 from laurels.stores.sqlite.log import StoredSegment
 from laurels.stores.sqlite.schema import connect, translated
 
 SEGMENTS_CACHED = 256
 SEGMENTS_READ = 16
 VARIABLES_MAX = 500
+PORTION_ROWS = 2_000
 SEGMENT_COLUMNS = "s.seq, g.name, s.accepted_at, s.columns, s.rows, s.checksum"
 EFFECTS = msgspec.json.Decoder(list[Effect])
 
@@ -295,17 +297,15 @@ class Reader:
                 .fetchall()
             )
 
-    def entries(self, instance_id: int, terms: int) -> Entries:
-        """All written entries of an instance."""
+    def entries(self, instance_id: int, terms: int) -> Iterator[list[tuple[Any, ...]]]:
+        """All written entries of an instance, in portions: player id, place, then the terms."""
         columns = ", ".join(f"term{n}" for n in range(1, terms + 1))
         with translated(self._path):
-            rows = (
-                self.connection()
-                .execute(f"SELECT player_id, place, {columns} FROM entries WHERE instance = ?", (instance_id,))
-                .fetchall()
+            cursor = self.connection().execute(
+                f"SELECT player_id, place, {columns} FROM entries WHERE instance = ?", (instance_id,)
             )
-        transposed = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(terms + 2)]
-        return Entries(instance_id, transposed[0], transposed[2:], transposed[1], [False] * len(rows))
+            while rows := cursor.fetchmany(PORTION_ROWS):
+                yield rows
 
     def entry_places(self, instance_id: int, player_ids: Sequence[str]) -> dict[str, int]:
         """The places of the submissions that count, by player, as far as they are written."""
