@@ -63,8 +63,9 @@ format: setup ## put everything into shape
 	$(BIN)/ruff format .
 	cargo fmt --manifest-path native/Cargo.toml
 
-bench: setup ## run every benchmark; each prints JSON on its last line
-	@set -e; for file in $(sort $(wildcard benchmarks/[a-z]*.py)); do echo "== $$file"; $(BIN)/python $$file $(ARGS); done
+bench: setup ## run all benchmarks and write docs/benchmarks.md (half an hour; ARGS=--quick: a few minutes, nothing written)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group bench
+	@$(BIN)/python benchmarks/run.py $(ARGS)
 
 soak: setup ## run the long campaigns: 10 million random steps of the rank index, kill -9 again and again
 	$(CARGO_TEST) -- --ignored --nocapture

@@ -1,13 +1,23 @@
-"""The rank index, beside a Redis sorted set through redis-py with hiredis over a unix socket.
+"""The rank index, beside a Redis sorted set through redis-py with hiredis over a unix socket, and beside a hash map.
 
-    python benchmarks/rank_index.py [--players 1000000] [--repeats 5] [--growth]
+    python benchmarks/rank_index.py [--players 1000000] [--repeats 5] [--sizes 10000 100000 1000000 10000000]
 
 One board of so many players, ids like player-00000001, order score desc, accepted_at asc. Each measurement alternates
-with its rival in the same run. `--growth` also measures ranks on ten times as many players. JSON on the last line.
+with its rival in the same run; names and scores are made before the clock starts. JSON on the last line: medians,
+minima (`_min`) and ratios.
+
+    rank_single       rank of one player, call after call           ZREVRANK
+    rank_batch        ranks of 1,000 players in one call            ZREVRANK pipelined by 1,000
+    upsert_batch      1,000 random improvements in one call, each told its ranks before and after    ZADD GT of 1,000
+    top100            ids and scores of the first 100 as lists      ZREVRANGE WITHSCORES
+    rank_vs_hash_floor    the kernel's rank of one id / hashbrown's get of the same ids in the same order
+    growth            the same on boards of other sizes, in turn
+
 """
 
 import argparse
 import json
+import os
 import random
 import resource
 import shutil
@@ -87,6 +97,15 @@ class Redis:
         command = ["redis-server", "--port", "0", "--unixsocket", str(socket), "--save", "", "--appendonly", "no"]
         self._server = subprocess.Popen([*command, "--dir", str(folder)], stdout=subprocess.DEVNULL)
         self.client = redis.Redis(unix_socket_path=str(socket))
+        try:
+            self._fill(players, seed)
+        except BaseException:
+            self.close()
+            raise
+
+    def _fill(self, players: int, seed: int) -> None:
+        import redis
+
         for _ in range(200):
             try:
                 self.client.ping()
@@ -116,7 +135,7 @@ class Redis:
 def read(rows: Rows | None) -> tuple[list[str], list[int]]:
     """Ids and scores as Python has them: that much Redis gives as well."""
     assert rows is not None
-    return rows.player_ids, rows.terms[0]
+    return rows.player_ids, rows.term(0)
 
 
 def measured(ours: Ours, redis: Redis | None, players: int, repeats: int) -> dict[str, Any]:
@@ -172,28 +191,73 @@ def measured(ours: Ours, redis: Redis | None, players: int, repeats: int) -> dic
     return result
 
 
-def growth(ours: Ours, players: int) -> dict[str, Any]:
-    """Ranks on ten times as many players, alternating with the smaller board."""
-    large = Ours(players * 10, seed=2)
+def growth(sizes: list[int], repeats: int) -> dict[str, Any]:
+    """The same calls on boards of several sizes, in turn."""
+    boards = []
+    for size in sizes:
+        print(f"  a board of {size:,} players", flush=True)
+        boards.append(Ours(size, seed=2))
     rng = random.Random(11)
-    small_ns, large_ns = [], []
-    for _ in range(30):
-        batch = [player(rng.randrange(players)) for _ in range(BATCH)]
-        small_ns.append(ns_per(lambda: ours.index.ranks(batch), BATCH))  # noqa: B023
-        batch = [player(rng.randrange(players * 10)) for _ in range(BATCH)]
-        large_ns.append(ns_per(lambda: large.index.ranks(batch), BATCH))  # noqa: B023
-    return {
-        "rank_batch_ns_10x": round(statistics.median(large_ns)),
-        "rank_growth_1m_to_10m": round(statistics.median(large_ns) / statistics.median(small_ns), 2),
-        "bytes_per_player_10x": round(large.bytes_per_player(), 1),
+    figures: dict[str, list[list[float]]] = {}
+
+    def note(key: str, at: int, value: float) -> None:
+        figures.setdefault(key, [[] for _ in sizes])[at].append(value)
+
+    for _ in range(repeats * 6):
+        for at, (size, board) in enumerate(zip(sizes, boards, strict=True)):
+            batches = [[player(rng.randrange(size)) for _ in range(BATCH)] for _ in range(3)]
+            better = [rng.randrange(1_000_000_000, 2_000_000_000) for _ in range(BATCH)]
+            rank = board.index.rank
+            note("rank_single_ns", at, ns_per(lambda: [rank(name) for name in batches[0]], BATCH))  # noqa: B023
+            note("rank_batch_ns", at, ns_per(lambda: board.index.ranks(batches[1]), BATCH))  # noqa: B023
+            note("upsert_batch_ns", at, ns_per(lambda: board.improve(batches[2], better), BATCH))  # noqa: B023
+            note("top100_ns", at, ns_per(lambda: [read(board.index.rows(1, 100)) for _ in range(5)], 5))  # noqa: B023
+    for board in boards:
+        board.written()
+        board.index.check()
+    medians = {key: [round(statistics.median(values)) for values in columns] for key, columns in figures.items()}
+    result: dict[str, Any] = {
+        "growth": {
+            "players": sizes,
+            **medians,
+            "load_ns": [round(board.load_s / size * 1e9) for size, board in zip(sizes, boards, strict=True)],
+            "bytes_per_player": [round(board.bytes_per_player(), 1) for board in boards],
+        }
     }
+    if 1_000_000 in sizes and 10_000_000 in sizes:
+        small, large = sizes.index(1_000_000), sizes.index(10_000_000)
+        for key, figure in (
+            ("rank_growth_1m_to_10m", "rank_single_ns"),
+            ("rank_batch_growth_1m_to_10m", "rank_batch_ns"),
+        ):
+            result[key] = round(medians[figure][large] / medians[figure][small], 2)
+    return result
+
+
+def floor(players: int) -> dict[str, Any]:
+    """The kernel alone beside a hash map, in one process without Python."""
+    if not shutil.which("cargo"):
+        print("cargo is not installed: measuring without the hash map (https://rustup.rs)")
+        return {"rank_vs_hash_floor": None}
+    command = ["cargo", "bench", "--quiet", "--locked", "--no-default-features", "--bench", "rank_floor"]
+    native = Path(__file__).parent.parent / "native"
+    run = subprocess.run(
+        [*command, "--manifest-path", str(native / "Cargo.toml"), "--", str(players)],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"CARGO_TARGET_DIR": str(native.parent / "target")},
+    )
+    figures: dict[str, Any] = json.loads(run.stdout.strip().splitlines()[-1])
+    return figures
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--players", type=int, default=1_000_000)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--growth", action="store_true", help="also measure ten times as many players")
+    parser.add_argument("--sizes", type=int, nargs="*", default=[], help="also measure boards of these sizes, in turn")
+    parser.add_argument("--no-floor", action="store_true", help="leave out the hash map, which is built with cargo")
     options = parser.parse_args()
     result: dict[str, Any] = {"benchmark": "rank_index", "players": options.players}
     ours = Ours(options.players, seed=1)
@@ -208,12 +272,15 @@ def main() -> None:
         finally:
             if redis:
                 redis.close()
-    if options.growth:
-        result |= growth(ours, options.players)
     ours.index.check()
+    if not options.no_floor:
+        result |= floor(options.players)
+    if options.sizes:
+        del ours
+        result |= growth(options.sizes, options.repeats)
     result["peak_rss_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     for key, value in result.items():
-        print(f"{key:28} {value}")
+        print(f"{key:30} {value}")
     print(json.dumps(result))
 
 
