@@ -15,6 +15,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
+use crate::packed::uuid_value;
 use parking_lot::RwLock;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -57,29 +58,6 @@ fn key_of(id: &str) -> u128 {
         let digest = Sha256::digest(id.as_bytes());
         u128::from_be_bytes(digest[..16].try_into().expect("16 bytes"))
     })
-}
-
-/// The value of a UUID in canonical lower-case text, None for any other text.
-fn uuid_value(text: &[u8]) -> Option<u128> {
-    if text.len() != 36 {
-        return None;
-    }
-    let mut value = 0u128;
-    for (at, &byte) in text.iter().enumerate() {
-        if matches!(at, 8 | 13 | 18 | 23) {
-            if byte != b'-' {
-                return None;
-            }
-            continue;
-        }
-        let digit = match byte {
-            b'0'..=b'9' => byte - b'0',
-            b'a'..=b'f' => byte - b'a' + 10,
-            _ => return None,
-        };
-        value = value << 4 | u128::from(digit);
-    }
-    Some(value)
 }
 
 /// The place of each id, -1 where memory does not know it, and the runs to ask: (row, run).

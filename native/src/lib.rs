@@ -1,9 +1,12 @@
 //! The native kernel of Laurels.
 //!
-//! `tree` is the ordered set with counts, `index` what its entries mean, `players` the interned ids. `python` is the
-//! boundary, `ids` the submission ids; both need the interpreter, so that the rest can be tested without one.
+//! `tree` is the ordered set with counts, `index` what its entries mean, `players` the interned ids; `packed` has columns
+//! as bytes, `answers` what a batch did. `python` is the boundary, `ids` the submission ids, `segment` the log; these need
+//! the interpreter, so that the rest can be tested without one.
 
+pub mod answers;
 pub mod index;
+pub mod packed;
 pub mod players;
 mod prefetch;
 pub mod tree;
@@ -14,3 +17,5 @@ mod columns;
 mod ids;
 #[cfg(feature = "python")]
 mod python;
+#[cfg(feature = "python")]
+mod segment;

@@ -3,15 +3,18 @@
 //! Batch calls copy their columns, release the interpreter, and take the locks in one order: players, then index. No lock
 //! is held while the interpreter is asked for, so a reader that waits for a writer can't stop it.
 
+use crate::answers;
 use crate::columns::{Ints, Texts, id_of};
 use crate::ids::{IdRun, SubmissionIds};
 use crate::index::{AnyIndex, Effect, PendingColumns, Policy, Ranking, RowColumns, Spec, Standing, new_index};
+use crate::packed::ROWS_MAX;
 use crate::players::PlayerTable;
 use crate::prefetch::TOGETHER;
+use crate::segment::PackedRows;
 use parking_lot::{RwLock, RwLockWriteGuard};
-use pyo3::exceptions::{PyAssertionError, PyMemoryError, PyOverflowError, PyValueError};
+use pyo3::exceptions::{PyAssertionError, PyIndexError, PyMemoryError, PyOverflowError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyBytes, PyTuple};
 use std::sync::Arc;
 
 /// Rows applied before readers get their turn.
@@ -152,7 +155,43 @@ impl Outcome {
     fn totals(&self) -> Vec<usize> {
         self.effects.iter().map(|effect| effect.total).collect()
     }
+
+    fn change(&self, at: usize) -> PyResult<Change> {
+        let effect = self.effects.get(at).ok_or_else(|| PyIndexError::new_err(at))?;
+        let (old, new) = (effect.old, effect.new);
+        Ok((
+            effect.counted,
+            old.map(|old| old.value),
+            new.map(|new| new.value),
+            old.map(|old| old.rank),
+            new.map(|new| new.rank),
+            old.map(|old| old.position),
+            new.map(|new| new.position),
+            effect.total,
+        ))
+    }
+
+    fn pack<'py>(&self, py: Python<'py>, rows: Ints) -> PyResult<Bound<'py, PyBytes>> {
+        if rows.0.len() != self.effects.len() || rows.0.len() > ROWS_MAX {
+            return Err(PyValueError::new_err(format!("there must be a row for each effect, at most {ROWS_MAX}")));
+        }
+        Ok(PyBytes::new(py, &answers::pack(&rows.0, &self.effects)))
+    }
+
+    #[staticmethod]
+    fn unpack(data: &[u8]) -> PyResult<(Vec<i64>, Self)> {
+        let (rows, effects) = answers::unpack(data)?;
+        Ok((rows, Self { effects }))
+    }
+
+    fn take(&self, rows: Vec<usize>) -> PyResult<Self> {
+        let effect = |at: &usize| self.effects.get(*at).copied().ok_or_else(|| PyIndexError::new_err(*at));
+        Ok(Self { effects: rows.iter().map(effect).collect::<PyResult<_>>()? })
+    }
 }
+
+/// What a row did: counted, old and new value, old and new rank, old and new position, total.
+type Change = (bool, Option<i64>, Option<i64>, Option<usize>, Option<usize>, Option<usize>, Option<usize>, usize);
 
 #[pyclass(module = "laurels._native", frozen)]
 struct Pending {
@@ -508,6 +547,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Outcome>()?;
     module.add_class::<Pending>()?;
     module.add_class::<RankIndex>()?;
+    module.add_class::<PackedRows>()?;
     module.add_class::<IdRun>()?;
     module.add_class::<SubmissionIds>()
 }

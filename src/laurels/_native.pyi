@@ -6,7 +6,7 @@ position of a submission in the log: a non-negative integer that grows with ever
 """
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from typing_extensions import Buffer
 
@@ -68,6 +68,17 @@ class Outcome:
     def new_positions(self) -> list[int | None]: ...
     @property
     def totals(self) -> list[int]: ...
+    def change(
+        self, at: int
+    ) -> tuple[bool, int | None, int | None, int | None, int | None, int | None, int | None, int]:
+        """What one row did: counted, old and new value, old and new rank, old and new position, total."""
+    def take(self, rows: list[int]) -> Outcome:
+        """Some of the rows."""
+    def pack(self, rows: Sequence[int]) -> bytes:
+        """All of it as bytes, and a number for each row."""
+    @staticmethod
+    def unpack(data: bytes) -> tuple[list[int], Outcome]:
+        """What `pack` was given. ValueError if these bytes are no such thing."""
 
 class Pending:
     """Entries that changed since they were last marked clean, in order of player id (by UTF-8 bytes), as columns."""
@@ -166,6 +177,27 @@ class RankIndex:
         """How many entries stand before or share the leading terms `prefix`."""
     def check(self) -> None:
         """Prove every invariant; AssertionError with what is wrong. O(n log n)."""
+
+class PackedRows:
+    """Columns of equal length, at most 65,536 rows, packed into bytes: a segment of the log. A value is text, a signed
+    64-bit int, a bool, a Decimal, a frozenset of text or None, and is made anew when it is asked for."""
+
+    names: list[str]
+    erased: list[int]  # rows whose values are gone, in order
+    @staticmethod
+    def pack(columns: list[tuple[str, list[Any]]]) -> bytes:
+        """Named columns as bytes."""
+    def __init__(self, data: bytes) -> None:
+        """From what `pack` or `without` made. ValueError if these bytes are no such thing; it may come only when a
+        damaged value is asked for."""
+    def __len__(self) -> int:
+        """How many rows there are, the erased ones included."""
+    def row(self, row: int) -> list[Any] | None:
+        """The values of one row, one for each column; None if it was erased."""
+    def columns(self, start: int, stop: int) -> list[list[Any]]:
+        """The columns of the rows from `start` to before `stop`, of which none may be erased."""
+    def without(self, rows: list[int]) -> bytes:
+        """As bytes, with these rows erased too."""
 
 class IdRun:
     """A sorted run of submission ids on its way to the store. Keys and places are big-endian bytes, 16 and 8 each."""

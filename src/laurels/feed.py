@@ -31,25 +31,25 @@ class SegmentOutcome:
         self._parts.append((board, route, first_row, outcome))
 
     def effects(self) -> list[Effect]:
-        """The same as columns."""
+        """The same by the names that answers have for instances."""
         if self._effects is None:
             self._effects = [
                 Effect(
-                    instance=board.ranker.instance_name(route.place),
-                    scale=board.ranker.score_scale,
-                    rows=[first_row + row for row in route.rows],
-                    counted=outcome.counted,
-                    old_values=outcome.old_values,
-                    new_values=outcome.new_values,
-                    old_ranks=outcome.old_ranks,
-                    new_ranks=outcome.new_ranks,
-                    old_positions=outcome.old_positions,
-                    new_positions=outcome.new_positions,
-                    totals=outcome.totals,
+                    board.ranker.instance_name(route.place),
+                    board.ranker.score_scale,
+                    _from(first_row, route.rows),
+                    outcome,
                 )
                 for board, route, first_row, outcome in self._parts
             ]
         return self._effects
+
+
+def _from(first_row: int, rows: Sequence[int]) -> Sequence[int]:
+    """Rows of a batch as rows of its segment."""
+    if isinstance(rows, range):
+        return range(first_row + rows.start, first_row + rows.stop)
+    return [first_row + row for row in rows]
 
 
 class LocalFeed:

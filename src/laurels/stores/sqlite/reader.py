@@ -13,14 +13,13 @@ from laurels.boards import Place, place_from_key, place_key
 from laurels.errors import StoreUnavailable
 from laurels.model import Board, GameDefinition, Submission
 from laurels.stores.base import Catalog, Effect, Entries, Removal, SavedBoard, seq_and_row
-from laurels.stores.sqlite.log import StoredSegment
+from laurels.stores.sqlite.log import StoredSegment, decode_effects
 from laurels.stores.sqlite.schema import connect, translated
 
 SEGMENTS_CACHED = 256
 SEGMENTS_READ = 16
 VARIABLES_MAX = 500
-SEGMENT_COLUMNS = "s.seq, g.name, s.accepted_at, s.columns, s.rows, s.checksum"
-EFFECTS = msgspec.json.Decoder(list[Effect])
+SEGMENT_COLUMNS = "s.seq, g.name, s.accepted_at, s.rows, s.checksum"
 
 
 class Reader:
@@ -213,7 +212,7 @@ class Reader:
         """What a segment did, None if the answer is no longer kept."""
         with translated(self._path):
             row = self.connection().execute("SELECT effects FROM answers WHERE seq = ?", (seq,)).fetchone()
-        return None if row is None else EFFECTS.decode(row[0])
+        return None if row is None else decode_effects(seq, row[0])
 
     # --- submission ids -------------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from laurels.stores.base import OwnerNote
 APPLICATION_ID = 0x4C41524C  # "LARL"
 SCHEMA_VERSION = 1
 
-# A segment's `rows` is a JSON array with one array a submission, named by `columns`; an erased row is null.
+# A segment's `rows` are packed (see `log`), `size` of them, the erased ones included; so are the `effects` of answers.
 # place = seq * 1024 + row. Entries carry the place of the submission that counts (of sums: the latest one).
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
@@ -40,10 +40,10 @@ CREATE TABLE boards (
 );
 CREATE TABLE segments (
     seq INTEGER PRIMARY KEY, game INTEGER NOT NULL REFERENCES games (id), accepted_at INTEGER NOT NULL,
-    columns TEXT NOT NULL, rows TEXT NOT NULL, checksum INTEGER NOT NULL
+    size INTEGER NOT NULL, rows BLOB NOT NULL, checksum INTEGER NOT NULL
 );
 CREATE INDEX segments_of_game ON segments (game, seq);
-CREATE TABLE answers (seq INTEGER PRIMARY KEY, accepted_at INTEGER NOT NULL, effects TEXT NOT NULL);
+CREATE TABLE answers (seq INTEGER PRIMARY KEY, accepted_at INTEGER NOT NULL, effects BLOB NOT NULL);
 CREATE TABLE instances (
     id INTEGER PRIMARY KEY, board INTEGER NOT NULL REFERENCES boards (id), place TEXT NOT NULL, window_start INTEGER,
     UNIQUE (board, place)
@@ -79,19 +79,6 @@ CREATE TABLE id_chunks (
 CREATE TABLE operations (
     id INTEGER PRIMARY KEY, seq INTEGER NOT NULL, at INTEGER NOT NULL, verb TEXT NOT NULL, details TEXT NOT NULL
 );
-CREATE VIEW submissions AS
-    SELECT
-        g.name AS game,
-        s.seq * 1024 + r.key AS place,
-        coalesce(json_extract(r.value, '$[2]'), printf('@%x', s.seq * 1024 + r.key)) AS submission_id,
-        json_extract(r.value, '$[0]') AS player_id,
-        json_extract(r.value, '$[1]') AS score,
-        s.accepted_at + r.key AS accepted_at_us,
-        json_extract(r.value, '$[3]') AS played_at_us,
-        s.columns AS columns,
-        r.value AS "values"
-    FROM segments s JOIN games g ON g.id = s.game, json_each(s.rows) r
-    WHERE r.type = 'array';
 CREATE VIEW standings AS
     SELECT
         g.name AS game, b.name AS board, i.place AS instance, e.player_id,

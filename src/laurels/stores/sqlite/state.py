@@ -6,10 +6,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
-
 from laurels._native import Players, SubmissionIds
 from laurels.stores.base import Effect, Outcome, Segment
+from laurels.stores.sqlite.log import encode_effects
 from laurels.stores.sqlite.reader import Reader
 from laurels.stores.sqlite.schema import translated
 
@@ -54,9 +53,7 @@ class WriterState:
         with translated(self.path):
             self.games = {name: GameState(id, ids_seq=ids_seq) for id, name, ids_seq in self._query_games()}
             self.seq = int(self.db.execute("SELECT coalesce(max(seq), 0) FROM segments").fetchone()[0])
-            last = self.db.execute(
-                "SELECT accepted_at + json_array_length(rows) FROM segments WHERE seq = ?", (self.seq,)
-            ).fetchone()
+            last = self.db.execute("SELECT accepted_at + size FROM segments WHERE seq = ?", (self.seq,)).fetchone()
             meta = dict(self.db.execute("SELECT key, value FROM meta"))
         self.last_accepted = 0 if last is None else int(last[0])
         self.applied_seq = meta.get("applied_seq", 0)
@@ -94,7 +91,7 @@ class WriterState:
             return
         self.db.executemany(
             "INSERT OR REPLACE INTO answers VALUES (?, ?, ?)",
-            [(seq, at, msgspec.json.encode(outcome.effects()).decode()) for seq, (at, outcome) in answers],
+            [(seq, at, encode_effects(outcome.effects())) for seq, (at, outcome) in answers],
         )
         self.db.execute("INSERT OR REPLACE INTO meta VALUES ('answered_seq', ?)", (answers[-1][0],))
 

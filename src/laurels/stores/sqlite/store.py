@@ -32,6 +32,7 @@ from laurels.stores.base import (
     place_of_given_id,
     seq_and_row,
 )
+from laurels.stores.sqlite.log import encode_effects
 from laurels.stores.sqlite.reader import Reader
 from laurels.stores.sqlite.schema import Ownership, connect, open_file, translated
 from laurels.stores.sqlite.state import WriterState
@@ -442,8 +443,8 @@ class SqliteStore:
                 for seq, numbers in rows.items():
                     segment = self.reader.segment(seq)
                     assert segment is not None
-                    text, checksum = segment.without(numbers)
-                    db.execute("UPDATE segments SET rows = ?, checksum = ? WHERE seq = ?", (text, checksum, seq))
+                    left, checksum = segment.without(numbers)
+                    db.execute("UPDATE segments SET rows = ?, checksum = ? WHERE seq = ?", (left, checksum, seq))
                     self._erase_answers(db, seq, numbers)
                 self._delete_entries(db, game_id, player_id)
                 for table in ("players", "bans", "removals"):
@@ -476,12 +477,8 @@ class SqliteStore:
         effects = self.reader.effects(seq)
         if effects is None:
             return
-        for effect in effects:
-            kept = [at for at, row in enumerate(effect.rows) if row not in rows]
-            for column in effect.__struct_fields__[2:]:
-                values = getattr(effect, column)
-                values[:] = [values[at] for at in kept]
-        db.execute("UPDATE answers SET effects = ? WHERE seq = ?", (msgspec.json.encode(effects).decode(), seq))
+        left = [effect.take([at for at, row in enumerate(effect.rows) if row not in rows]) for effect in effects]
+        db.execute("UPDATE answers SET effects = ? WHERE seq = ?", (encode_effects(left), seq))
 
     def _note(self, db: sqlite3.Connection, verb: str, details: Mapping[str, Any]) -> None:
         """Keep who did what for later questions."""
