@@ -13,6 +13,7 @@
 //! run, `adopt` makes it one after the store has committed it, and `merge` joins several runs into a larger one.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::packed::uuid_value;
@@ -62,6 +63,9 @@ fn key_of(id: &str) -> u128 {
 
 /// The place of each id, -1 where memory does not know it, and the runs to ask: (row, run).
 type Found = (Vec<i64>, Vec<(usize, i64)>);
+
+/// Rows whose id was there before, and the runs to ask about the others: (row, run).
+type Repeats = (Vec<(usize, i64)>, Vec<(usize, i64)>);
 
 /// What memory keeps of a run.
 struct Run {
@@ -218,6 +222,30 @@ impl SubmissionIds {
             candidates.extend(inner.runs.iter().filter(|run| run.may_hold(key)).map(|run| (row, run.number)));
         }
         Ok((places, candidates))
+    }
+
+    /// Which rows have an id that was there before: (row, place) where memory knows it, (row, complement of the row) where
+    /// an earlier row has it; and (row, run) for each run that may hold it. None is no id.
+    fn repeats(&self, ids: &Bound<'_, PyList>) -> PyResult<Repeats> {
+        let inner = self.inner.read();
+        let mut rows: HashMap<u128, i64, BuildHasherDefault<KeyHasher>> =
+            HashMap::with_capacity_and_hasher(ids.len(), BuildHasherDefault::default());
+        let (mut known, mut candidates) = (Vec::new(), Vec::new());
+        for (row, id) in ids.iter().enumerate().filter(|(_, id)| !id.is_none()) {
+            let key = key_of(id.cast::<PyString>()?.to_str()?);
+            if let Some(&place) = inner.recent.get(&key) {
+                known.push((row, place));
+                continue;
+            }
+            match rows.entry(key) {
+                Entry::Occupied(first) => known.push((row, !*first.get())),
+                Entry::Vacant(vacant) => {
+                    vacant.insert(row as i64);
+                    candidates.extend(inner.runs.iter().filter(|run| run.may_hold(key)).map(|run| (row, run.number)));
+                }
+            }
+        }
+        Ok((known, candidates))
     }
 
     /// Remember ids; row i has place `first_place` + i. None is no id.

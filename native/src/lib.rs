@@ -1,10 +1,11 @@
 //! The native kernel of Laurels.
 //!
 //! `tree` is the ordered set with counts, `index` what its entries mean, `players` the interned ids; `packed` has columns
-//! as bytes, `answers` what a batch did. `python` is the boundary, `ids` the submission ids, `segment` the log; these need
+//! as bytes, `answers` what a batch did, `changes` the order in which it is written behind. `python` is the boundary, `ids` the submission ids, `segment` the log; these need
 //! the interpreter, so that the rest can be tested without one.
 
 pub mod answers;
+pub mod changes;
 pub mod index;
 pub mod packed;
 pub mod players;

@@ -215,26 +215,33 @@ pub fn read_bits(source: &mut Source<'_>, count: usize) -> Read<Vec<bool>> {
 
 /// The value of a UUID in canonical lower-case text, None for any other text.
 pub fn uuid_value(text: &[u8]) -> Option<u128> {
-    if text.len() != 36 {
+    let text: &[u8; 36] = text.try_into().ok()?;
+    if [8, 13, 18, 23].iter().any(|&at| text[at] != b'-') {
         return None;
     }
-    let mut value = 0u128;
-    for (at, &byte) in text.iter().enumerate() {
-        if matches!(at, 8 | 13 | 18 | 23) {
-            if byte != b'-' {
-                return None;
-            }
-            continue;
-        }
-        let digit = match byte {
-            b'0'..=b'9' => byte - b'0',
-            b'a'..=b'f' => byte - b'a' + 10,
-            _ => return None,
-        };
-        value = value << 4 | u128::from(digit);
-    }
-    Some(value)
+    let mut wrong = 0;
+    let mut digits = |range: std::ops::Range<usize>| {
+        text[range].iter().fold(0u64, |value, &byte| {
+            let digit = DIGITS[usize::from(byte)];
+            wrong |= digit;
+            value << 4 | u64::from(digit & 15)
+        })
+    };
+    let high = digits(0..8) << 32 | digits(9..13) << 16 | digits(14..18);
+    let low = digits(19..23) << 48 | digits(24..36);
+    (wrong < 16).then_some(u128::from(high) << 64 | u128::from(low))
 }
+
+/// The value of each lower-case hexadecimal digit, 16 or more for what is none.
+const DIGITS: [u8; 256] = {
+    let mut digits = [0xff; 256];
+    let mut value = 0;
+    while value < 16 {
+        digits[b"0123456789abcdef"[value] as usize] = value as u8;
+        value += 1;
+    }
+    digits
+};
 
 /// The canonical text of a UUID.
 fn uuid_text(value: u128, text: &mut Vec<u8>) -> &str {
@@ -283,7 +290,8 @@ pub struct ColumnWriter {
 }
 
 impl ColumnWriter {
-    pub fn len(&self) -> usize {
+    /// How many values there are.
+    pub fn rows(&self) -> usize {
         self.kinds.len()
     }
 
@@ -467,6 +475,23 @@ mod tests {
         ]);
         same(&[Value::Bool(true), Value::None, Value::Decimal("1.50"), Value::Int(3), Value::Text("x")]);
         same(&[Value::Set(vec![]), Value::Set(vec!["a".to_owned(), "b".to_owned()])]);
+    }
+
+    #[test]
+    fn a_uuid_is_one_in_its_canonical_text_only() {
+        let id = "0190163d-8694-739b-aea5-966c26f8ad91";
+        assert_eq!(uuid_value(id.as_bytes()), Some(0x0190163d_8694_739b_aea5_966c26f8ad91));
+        assert_eq!(uuid_text(0x0190163d_8694_739b_aea5_966c26f8ad91, &mut Vec::new()), id);
+        for at in 0..36 {
+            for byte in ["g", "A", " ", "0", "-", "/", ":", "`"] {
+                let mut other = id.to_owned();
+                other.replace_range(at..=at, byte);
+                let right = if byte == "0" { !id[at..].starts_with('-') } else { byte == &id[at..=at] };
+                assert_eq!(uuid_value(other.as_bytes()).is_some(), right, "{other}");
+            }
+        }
+        assert_eq!(uuid_value(&id.as_bytes()[1..]), None);
+        assert_eq!(uuid_value(b"0190163d8694739baea5966c26f8ad91"), None);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! is held while the interpreter is asked for, so a reader that waits for a writer can't stop it.
 
 use crate::answers;
+use crate::changes::in_order;
 use crate::columns::{Ints, Texts, id_of};
 use crate::ids::{IdRun, SubmissionIds};
 use crate::index::{AnyIndex, Effect, PendingColumns, Policy, Ranking, RowColumns, Spec, Standing, new_index};
@@ -16,6 +17,7 @@ use pyo3::exceptions::{PyAssertionError, PyIndexError, PyMemoryError, PyOverflow
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Rows applied before readers get their turn.
 const ROWS_PER_TURN: usize = 64;
@@ -46,7 +48,9 @@ impl Players {
             let mut table = self.table.write();
             for (id, &place) in ids.iter().zip(&places.0) {
                 let number = table.intern(id).ok_or_else(full)?;
-                table.set_last_place(number, place);
+                if !table.is_changed(number) {
+                    table.set_last_place(number, place);
+                }
             }
             Ok(())
         })
@@ -62,23 +66,95 @@ impl Players {
     fn chain(&self, py: Python<'_>, ids: Texts, places: Ints) -> PyResult<Vec<i64>> {
         same_length(&ids, &[&places])?;
         py.detach(|| {
+            let numbers = find_or_intern(&self.table, &ids)?;
             let mut table = self.table.write();
-            let numbers = intern_all(&mut table, &ids)?;
-            Ok(numbers.iter().zip(&places.0).map(|(&n, &p)| table.set_last_place(n, p)).collect())
+            Ok(numbers.iter().zip(&places.0).map(|(&n, &p)| table.chain(n, p)).collect())
         })
     }
 
-    fn unchain(&self, py: Python<'_>, ids: Texts, previous: Ints) -> PyResult<()> {
-        same_length(&ids, &[&previous])?;
+    fn settle(&self) {
+        self.table.write().settle();
+    }
+
+    fn unchain(&self) {
+        self.table.write().unchain();
+    }
+
+    fn changed_place(&self, player_id: &Bound<'_, PyAny>) -> PyResult<i64> {
+        let id = id_of(player_id)?;
+        let look = |table: &PlayerTable| table.find(id.as_bytes()).map_or(-1, |number| table.changed_place(number));
+        Ok(player_id.py().detach(|| look(&self.table.read())))
+    }
+
+    fn changes(&self, py: Python<'_>) -> Changes {
+        py.detach(|| {
+            let changed = self.table.read().changed();
+            Changes::new(&self.table, changed)
+        })
+    }
+
+    /// The next of some changes, as they are now.
+    fn take(&self, py: Python<'_>, changes: &Changes, limit: usize) -> (Vec<String>, Vec<i64>) {
+        py.detach(|| {
+            let table = self.table.read();
+            let some = changes.take(limit).iter().filter(|&&number| table.is_changed(number));
+            some.map(|&number| (table.text(number).to_owned(), table.last_place(number))).unzip()
+        })
+    }
+
+    fn mark_clean(&self, py: Python<'_>, ids: Texts, places: Ints) -> PyResult<()> {
+        same_length(&ids, &[&places])?;
         py.detach(|| {
             let mut table = self.table.write();
-            for row in (0..ids.len()).rev() {
-                if let Some(number) = table.find(ids.get(row)) {
-                    table.set_last_place(number, previous.0[row]);
+            for (id, &place) in ids.iter().zip(&places.0) {
+                if let Some(number) = table.find(id)
+                    && table.last_place(number) == place
+                {
+                    table.set_changed(number, false);
                 }
             }
         });
         Ok(())
+    }
+
+    fn forget(&self, player_id: &Bound<'_, PyAny>) -> PyResult<()> {
+        let mut table = self.table.write();
+        if let Some(number) = table.find(id_of(player_id)?.as_bytes()) {
+            table.set_last_place(number, -1);
+            table.set_changed(number, false);
+        }
+        Ok(())
+    }
+
+    fn forget_places(&self) {
+        self.table.write().forget_places();
+    }
+}
+
+/// Players with changes in order of their ids, and how many of them have been taken.
+#[pyclass(module = "laurels._native", frozen)]
+struct Changes {
+    numbers: Vec<u32>,
+    taken: AtomicUsize,
+}
+
+impl Changes {
+    fn new(table: &RwLock<PlayerTable>, numbers: Vec<u32>) -> Self {
+        Self { numbers: in_order(table, numbers), taken: AtomicUsize::new(0) }
+    }
+
+    fn take(&self, limit: usize) -> &[u32] {
+        let start = self.taken.load(Ordering::Relaxed);
+        let end = self.numbers.len().min(start.saturating_add(limit));
+        self.taken.store(end, Ordering::Relaxed);
+        &self.numbers[start..end]
+    }
+}
+
+#[pymethods]
+impl Changes {
+    fn __len__(&self) -> usize {
+        self.numbers.len() - self.taken.load(Ordering::Relaxed)
     }
 }
 
@@ -388,6 +464,18 @@ impl RankIndex {
         self.batch(py, |table, index| Pending::new(table, index.pending(table, limit.unwrap_or(usize::MAX))))
     }
 
+    fn changes(&self, py: Python<'_>) -> Changes {
+        py.detach(|| {
+            let players = self.index.read().pending_players();
+            Changes::new(&self.table, players)
+        })
+    }
+
+    /// The next of some changes, as they are now.
+    fn take(&self, py: Python<'_>, changes: &Changes, limit: usize) -> Pending {
+        self.batch(py, |table, index| Pending::new(table, index.pending_of(changes.take(limit))))
+    }
+
     fn pending_places(&self, py: Python<'_>, ids: Texts) -> Vec<i64> {
         self.batch(py, |table, index| {
             ids.iter().map(|id| table.find(id).map_or(-1, |n| index.pending_place(n))).collect()
@@ -546,6 +634,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Rows>()?;
     module.add_class::<Outcome>()?;
     module.add_class::<Pending>()?;
+    module.add_class::<Changes>()?;
     module.add_class::<RankIndex>()?;
     module.add_class::<PackedRows>()?;
     module.add_class::<IdRun>()?;

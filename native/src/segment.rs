@@ -85,7 +85,7 @@ impl PackedRows {
             for value in values.iter() {
                 push(&mut column, &value)?;
             }
-            if column.len() != rows {
+            if column.rows() != rows {
                 return Err(PyValueError::new_err("columns must be of equal length"));
             }
             packed.push((name, column));

@@ -24,15 +24,36 @@ class Players:
     def memory_bytes(self) -> int:
         """Bytes held: ids, table and places."""
     def load(self, ids: Sequence[str], places: Ints) -> None:
-        """Intern ids and set the place of each one's latest submission (-1 for none); of a repeated id the last."""
+        """Intern ids and set the place of each one's latest submission (-1 for none); of a repeated id the last.
+        A place that is settled and not yet written stays."""
     def last_places(self, ids: Sequence[str]) -> list[int]:
         """The place of each player's latest submission, -1 where there is none."""
     def chain(self, ids: Sequence[str], places: Ints) -> list[int]:
         """Record a submission of each player at the given places, in order, and return the place that each
         player's previous submission has (-1 for none). A player may occur several times: the second
         occurrence gets the first's place."""
-    def unchain(self, ids: Sequence[str], previous: Ints) -> None:
-        """Undo the latest `chain` of the same ids, given what it returned."""
+    def settle(self) -> None:
+        """What was chained since the last time stays, and is to be written."""
+    def unchain(self) -> None:
+        """Undo what was chained since the last `settle`."""
+    def changed_place(self, player_id: str) -> int:
+        """The place of a player's latest settled submission, -1 if there is none, or it is written."""
+    def changes(self) -> Changes:
+        """The players whose places are to be written."""
+    def take(self, changes: Changes, limit: int) -> tuple[list[str], list[int]]:
+        """Ids and places of the next `limit` of them, as they are now; without those that were written meanwhile."""
+    def mark_clean(self, ids: Sequence[str], places: Ints) -> None:
+        """These places were written."""
+    def forget(self, player_id: str) -> None:
+        """A player has no submission any more, and nothing to write."""
+    def forget_places(self) -> None:
+        """No player has a submission; the ids stay."""
+
+class Changes:
+    """Players in order of their ids (by UTF-8 bytes), whose changes are to be written. Taken slice by slice."""
+
+    def __len__(self) -> int:
+        """How many are left."""
 
 class Rows:
     """Consecutive entries of a board instance, as columns in board order."""
@@ -147,6 +168,10 @@ class RankIndex:
     def pending_count(self) -> int: ...
     def pending(self, limit: int | None = None) -> Pending:
         """The entries not yet written (at most `limit` of them, lowest ids first)."""
+    def changes(self) -> Changes:
+        """The players whose entries are not yet written."""
+    def take(self, changes: Changes, limit: int) -> Pending:
+        """The entries of the next `limit` of them, as they are now; without those that were written meanwhile."""
     def pending_places(self, ids: Sequence[str]) -> list[int]:
         """The place of each player's unwritten entry, -1 where there is none or it is removed."""
     def mark_clean(self, ids: Sequence[str], places: Ints) -> None:
@@ -224,6 +249,9 @@ class SubmissionIds:
         """The place of a key in one chunk of a run, -1 if it isn't there."""
     def find(self, ids: list[str | None]) -> tuple[list[int], list[tuple[int, int]]]:
         """For each id its place, -1 if memory doesn't know it; and (row, run) for each run that may hold it."""
+    def repeats(self, ids: list[str | None]) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """(row, place) of each id that memory knows, (row, ~first) of each that an earlier row `first` has; and
+        (row, run) for each run that may hold one of the others."""
     def insert(self, ids: list[str | None], first_place: int) -> None:
         """Remember ids; row i has place `first_place` + i."""
     def freeze(self) -> IdRun:

@@ -11,7 +11,7 @@ from laurels._native import Players, RankIndex
 from laurels.batch import Batch
 from laurels.boards import Place, Route
 from laurels.errors import OutOfRange
-from laurels.index import GameState, Indexes, LiveBoard
+from laurels.index import GameState, Indexes, LiveBoard, Unwritten
 from laurels.model import Submission
 from laurels.stores.base import Effect, Entries, NewInstance, Removal, Segment, seq_and_row
 from laurels.windows import to_us
@@ -105,8 +105,12 @@ class LocalFeed:
         """How many entries changed since they were last written."""
         return self._indexes.unwritten_count()
 
-    def unwritten(self) -> tuple[list[NewInstance], list[Entries]]:
-        """All of them, in the order of their keys, and the instances that the store must learn first."""
+    def new_instances(self) -> list[NewInstance]:
+        """The instances that the store must learn before it is given entries of theirs."""
+        return self._indexes.new_instances()
+
+    def unwritten(self) -> Unwritten:
+        """The entries that changed since they were last written."""
         return self._indexes.unwritten()
 
     def written(self, instances: Sequence[NewInstance], entries: Sequence[Entries]) -> None:

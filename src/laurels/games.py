@@ -444,7 +444,7 @@ class Game:
                 )
                 for board, place, terms, latest in restored
             ]
-            return self._indexes.unwritten()[0], entries
+            return self._indexes.new_instances(), entries
 
         def unbanned() -> None:
             self._state.banned.discard(player_id)

@@ -181,6 +181,16 @@ class Removal(Struct, frozen=True):
     place: int
 
 
+class Unwritten(Protocol):
+    """Changed entries on their way to the store. However many there are, they are handed over a slice at a time."""
+
+    def sort(self) -> int:
+        """Bring them into the order of their keys; how many there are. Takes its time: call it once, on any thread."""
+
+    def take(self, rows: int) -> list[Entries]:
+        """The next, up to so many rows, as they are now; nothing at the end. For the writer's thread."""
+
+
 class Feed(Protocol):
     """Who takes what is committed, in order, and knows the entries that are not yet written. Called by the store's
     writer only."""
@@ -194,8 +204,11 @@ class Feed(Protocol):
     def unwritten_count(self) -> int:
         """How many entries changed since they were last written."""
 
-    def unwritten(self) -> tuple[list[NewInstance], list[Entries]]:
-        """All of them, in the order of their keys, and the instances that the store must learn first."""
+    def new_instances(self) -> list[NewInstance]:
+        """The instances that the store must learn before it is given entries of theirs."""
+
+    def unwritten(self) -> Unwritten:
+        """The entries that changed since they were last written."""
 
     def written(self, instances: Sequence[NewInstance], entries: Sequence[Entries]) -> None:
         """These are durable now."""

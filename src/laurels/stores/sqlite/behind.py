@@ -10,9 +10,11 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 from typing import Any
 
-from laurels._native import SubmissionIds
+from laurels._native import Changes, Players, SubmissionIds
 from laurels.boards import place_key
 from laurels.errors import StoreError
 from laurels.stores.base import Entries, Feed, NewInstance
@@ -22,6 +24,8 @@ from laurels.stores.sqlite.state import GameState, WriterState
 IDLE_S = 0.02
 SLICE_ROWS = 2_000
 TAIL_ROWS_MAX = 1_000_000  # about what a reopening after a crash applies again in a few seconds
+OWED_MIN = 0.01  # so that a cycle begins, and goes on, whatever its size
+SORTED_BESIDE_MIN = 20_000
 IDS_IN_MEMORY_MAX = 1 << 18
 ID_RUNS_MERGED = 4
 ID_RUN_SIZE_MAX = 1 << 22
@@ -34,6 +38,9 @@ UPSERT_ENTRY = (
     "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (instance, player_id) DO UPDATE SET"
     " term1 = excluded.term1, term2 = excluded.term2, term3 = excluded.term3, term4 = excluded.term4,"
     " term5 = excluded.term5, place = excluded.place"
+)
+UPSERT_PLACE = (
+    "INSERT INTO players VALUES (?, ?, ?) ON CONFLICT (game, player_id) DO UPDATE SET last_place = excluded.last_place"
 )
 
 logger = logging.getLogger("laurels.sqlite")
@@ -48,6 +55,11 @@ class Behind:
         self._idempotency_us = idempotency_days * 86_400_000_000
         self._is_awaited = is_awaited  # whether requests wait
         self._cycle: Iterator[int] | None = None
+        self._cycle_rows = 0
+        self._owed_rows = 0.0
+        self._is_sorting = False
+        self._is_awaited_at_once = False
+        self._helper = ThreadPoolExecutor(1, thread_name_prefix="laurels-sort")
         self._retry_at = 0.0
         self._upkeep_at = 0.0
         self._wal = state.path.with_name(state.path.name + "-wal")
@@ -57,6 +69,7 @@ class Behind:
         """Wait for what runs beside the writer."""
         if self._checkpoint is not None:
             self._checkpoint.join()
+        self._helper.shutdown()
 
     # --- writing behind -------------------------------------------------------------------------------------
 
@@ -70,41 +83,68 @@ class Behind:
         state = self._state
         return state.applied_seq < state.seq or bool(state.answers) or self._feed.unwritten_count() > 0
 
-    def is_overdue(self) -> bool:
-        """Whether so much has piled up that it must be written though requests wait."""
+    def keep_up(self, rows: int) -> None:
+        """After a group of so many rows: when much has piled up, write as much as keeps it from growing on, though
+        requests wait. What changed by `TAIL_ROWS_MAX` rows of the log is written while as many more come in."""
+        self._owed_rows += rows * max(self._cycle_rows / TAIL_ROWS_MAX, OWED_MIN)
+        while self._owed_rows > 0 and self._is_overdue():
+            self._owed_rows -= max(1, self.write_slice())
+            if self._is_sorting:
+                break
+        if self._is_sorting or not self._is_overdue():
+            self._owed_rows = 0.0
+
+    def _is_overdue(self) -> bool:
         return self._state.tail_rows > TAIL_ROWS_MAX and time.monotonic() >= self._retry_at
 
-    def write_slice(self) -> None:
-        """Write one slice of what is behind; put it off when that fails."""
+    def write_slice(self) -> int:
+        """Write one slice of what is behind, and say how many rows it had; put it off when that fails."""
+        rows = 0
         try:
             if self._cycle is None:
                 self._cycle = self._cycle_slices()
-            if next(self._cycle, None) is None:
+            written = next(self._cycle, None)
+            if written is None:
                 self._cycle = None
                 self._upkeep()
+            else:
+                rows = written
         except (sqlite3.Error, StoreError) as error:
             self._cycle = None
             self._retry_at = time.monotonic() + RETRY_S
             logger.warning("entries stay in memory for now: %s", error)
+        return rows
 
     def write_all(self) -> None:
         """Write everything that is behind. Raises StoreError."""
-        with translated(self._state.path):
-            if self._cycle is not None:
-                for _ in self._cycle:
+        self._is_awaited_at_once = True
+        try:
+            with translated(self._state.path):
+                cycle, self._cycle = self._cycle, None
+                for _ in cycle or ():
                     pass
-                self._cycle = None
-            if self._is_behind():
-                for _ in self._cycle_slices():
-                    pass
+                if self._is_behind():
+                    for _ in self._cycle_slices():
+                        pass
+        finally:
+            self._is_awaited_at_once = False
 
     def _cycle_slices(self) -> Iterator[int]:
         """Everything that is behind now, in slices; afterwards the log is applied up to where it was at the start."""
         target = self._state.seq
         tail_rows = self._state.tail_rows
-        instances, entries = self._feed.unwritten()
-        self.write_instances(instances)
-        for part in _sliced(entries, SLICE_ROWS):
+        self.write_instances(self._feed.new_instances())
+        unwritten = self._feed.unwritten()
+        places: list[tuple[int, Players, Changes]] = []
+
+        def sort() -> int:
+            for name, game in list(self._state.games.items()):
+                players = self._state.players(name)
+                places.append((game.id, players, players.changes()))
+            return unwritten.sort() + sum(len(changes) for _, _, changes in places)
+
+        yield from self._sorted(sort)
+        while part := unwritten.take(SLICE_ROWS):
             answers = list(self._state.answers.items())
             with self._state.transaction():
                 self._state.write_answers(answers)  # first: entries must not be ahead of the answers that led to them
@@ -113,19 +153,12 @@ class Behind:
             self._state.answers_written(answers)
             self._feed.written([], part)
             yield sum(len(some.player_ids) for some in part)
-        for game in list(self._state.games.values()):
-            places = list(game.touched.items())
-            for start in range(0, len(places), SLICE_ROWS):
-                latest = sorted(places[start : start + SLICE_ROWS])
+        for game_id, players, changes in places:
+            while len(changes):
+                player_ids, latest = players.take(changes, SLICE_ROWS)
                 with self._state.transaction():
-                    self._state.db.executemany(
-                        "INSERT INTO players VALUES (?, ?, ?) ON CONFLICT (game, player_id)"
-                        " DO UPDATE SET last_place = excluded.last_place",
-                        [(game.id, player_id, place) for player_id, place in latest],
-                    )
-                for player_id, place in latest:
-                    if game.touched.get(player_id) == place:
-                        del game.touched[player_id]
+                    self._state.db.executemany(UPSERT_PLACE, zip(repeat(game_id), player_ids, latest, strict=False))
+                players.mark_clean(player_ids, latest)
                 yield len(latest)
         answers = list(self._state.answers.items())
         with self._state.transaction():
@@ -134,6 +167,20 @@ class Behind:
         self._state.answers_written(answers)
         self._state.applied_seq = target
         self._state.tail_rows -= tail_rows
+
+    def _sorted(self, sort: Callable[[], int]) -> Iterator[int]:
+        """Sort what changed: where it is much on a thread of its own, so that requests do not wait."""
+        if max(self._state.tail_rows, self._feed.unwritten_count()) < SORTED_BESIDE_MIN:
+            self._cycle_rows = sort()
+            return
+        sorting = self._helper.submit(sort)
+        self._is_sorting = True
+        try:
+            while not (sorting.done() or self._is_awaited_at_once):
+                yield 0
+            self._cycle_rows = sorting.result()
+        finally:
+            self._is_sorting = False
 
     def write_instances(self, instances: list[NewInstance]) -> None:
         """Keep board instances that are new."""
@@ -256,29 +303,3 @@ class Behind:
         game.ids.adopt(number, run, replaced)
         if ids_seq is not None:
             game.ids_seq = ids_seq
-
-
-def _sliced(entries: list[Entries], rows: int) -> Iterator[list[Entries]]:
-    """Entries in portions of about `rows`, across instances."""
-    portion: list[Entries] = []
-    filled = 0
-    for some in entries:
-        start = 0
-        while start < len(some.player_ids):
-            end = min(len(some.player_ids), start + rows - filled)
-            portion.append(
-                Entries(
-                    some.instance_id,
-                    some.player_ids[start:end],
-                    [column[start:end] for column in some.terms],
-                    some.places[start:end],
-                    some.removed[start:end],
-                )
-            )
-            filled += end - start
-            start = end
-            if filled == rows:
-                yield portion
-                portion, filled = [], 0
-    if portion:
-        yield portion

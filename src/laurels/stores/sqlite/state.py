@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from laurels._native import Players, SubmissionIds
@@ -31,7 +31,6 @@ class GameState:
     id: int
     ids: SubmissionIds | None = None
     ids_seq: int = 0
-    touched: dict[str, int] = field(default_factory=dict)  # latest places not yet written
 
 
 class WriterState:
@@ -55,6 +54,9 @@ class WriterState:
             self.seq = int(self.db.execute("SELECT coalesce(max(seq), 0) FROM segments").fetchone()[0])
             last = self.db.execute("SELECT accepted_at + size FROM segments WHERE seq = ?", (self.seq,)).fetchone()
             meta = dict(self.db.execute("SELECT key, value FROM meta"))
+        for players in list(self._players.values()):
+            players.forget_places()
+        self._chained.clear()
         self.last_accepted = 0 if last is None else int(last[0])
         self.applied_seq = meta.get("applied_seq", 0)
         self.answered_seq = meta.get("answered_seq", 0)
@@ -73,12 +75,17 @@ class WriterState:
             raise
 
     def applied(self, segment: Segment, outcome: Outcome) -> None:
-        """A segment has been applied: its answers and its players' latest places are to be written."""
+        """A segment has been applied: its answers are to be written."""
         if segment.seq > self.answered_seq and any(segment.batch.submission_ids):
             self.answers[segment.seq] = (segment.accepted_at, outcome)
-        places = range(segment.first_place, segment.first_place + len(segment))
-        self.games[segment.game].touched.update(zip(segment.batch.player_ids, places, strict=True))
         self.tail_rows += len(segment)
+
+    def applied_again(self, segment: Segment, outcome: Outcome) -> None:
+        """The same on opening, when the places of the segment's players have not been chained."""
+        players = self.players(segment.game)
+        players.chain(segment.batch.player_ids, range(segment.first_place, segment.first_place + len(segment)))
+        players.settle()
+        self.applied(segment, outcome)
 
     def kept_outcome(self, seq: int) -> Outcome:
         """What a segment did, as far as it is still kept."""
@@ -116,6 +123,23 @@ class WriterState:
             places[row] = SubmissionIds.search(*chunk, key)
         return places
 
+    def repeats(self, game: str, ids: list[str | None]) -> dict[int, int]:
+        """Rows whose submission id was there before: at which place, or ~(row of these) that has it first."""
+        known, candidates = self.ids(game).repeats(ids)
+        repeats = dict(known)
+        for row, run in candidates:
+            submission_id = ids[row]
+            if row in repeats or submission_id is None:
+                continue
+            key = SubmissionIds.key(submission_id)
+            chunk = self.reader.id_chunk(run, key)
+            if chunk is None:  # the run has just been joined into a larger one: look again
+                return self.repeats(game, ids)
+            place = SubmissionIds.search(*chunk, key)
+            if place >= 0:
+                repeats[row] = place
+        return {row: repeats.get(~place, place) if place < 0 else place for row, place in repeats.items()}
+
     def knows_ids(self, game: str) -> bool:
         """Whether the submission ids of a game are loaded, so that any thread may look for them."""
         return self.games[game].ids is not None
@@ -142,16 +166,14 @@ class WriterState:
         players = self.players(game)
         if game not in self._chained:
             players.load(*self.reader.last_places(game))
-            touched = self.games[game].touched
-            players.load(list(touched), list(touched.values()))
             self._chained.add(game)
         return players
 
     def latest_place(self, game: str, player_id: str) -> int:
         """The place of a player's latest applied submission, -1 if there is none. Safe on any thread: what is no longer
         in memory has been written."""
-        place = self.games[game].touched.get(player_id)
-        return self.reader.last_place(game, player_id) if place is None else place
+        place = self.players(game).changed_place(player_id)
+        return self.reader.last_place(game, player_id) if place < 0 else place
 
     def players(self, game: str) -> Players:
         """The interned player ids of a game. Safe on any thread."""
@@ -159,8 +181,7 @@ class WriterState:
 
     def forget_player(self, game: str, player_id: str) -> None:
         """A player's submissions were erased: their chain starts anew."""
-        self.games[game].touched.pop(player_id, None)
-        self.chain(game).load([player_id], [-1])
+        self.chain(game).forget(player_id)
 
     def games_changed(self) -> None:
         """A game was saved: take notice."""

@@ -98,7 +98,7 @@ class SqliteStore:
     def _apply_tail(self) -> int:
         for stored in self.reader.segments(self._state.applied_seq, self._state.seq):
             for segment in stored.segments():
-                self._state.applied(segment, self._feed.apply(segment))
+                self._state.applied_again(segment, self._feed.apply(segment))
         return self._state.tail_rows
 
     def start(self, reload: Callable[[], None]) -> None:
