@@ -5,7 +5,7 @@
 
 use crate::answers;
 use crate::changes::in_order;
-use crate::columns::{Ints, Texts, id_of};
+use crate::columns::{Ints, Texts, are_ints, are_submission_ids, are_texts, id_of};
 use crate::ids::{IdRun, SubmissionIds};
 use crate::index::{AnyIndex, Effect, PendingColumns, Policy, Ranking, RowColumns, Spec, Standing, new_index};
 use crate::packed::ROWS_MAX;
@@ -630,6 +630,9 @@ fn not_negative(places: &Ints) -> PyResult<()> {
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(are_texts, module)?)?;
+    module.add_function(wrap_pyfunction!(are_submission_ids, module)?)?;
+    module.add_function(wrap_pyfunction!(are_ints, module)?)?;
     module.add_class::<Players>()?;
     module.add_class::<Rows>()?;
     module.add_class::<Outcome>()?;

@@ -12,6 +12,15 @@ from typing_extensions import Buffer
 
 Ints: TypeAlias = Sequence[int] | Buffer
 
+def are_texts(values: list[Any], least: int, most: int) -> bool:
+    """Whether all values are plain `str` of `least` to `most` bytes in UTF-8."""
+
+def are_submission_ids(values: list[Any], most: int) -> bool:
+    """Whether each value is None or a plain `str` of 1 to `most` bytes in UTF-8 that does not start with @."""
+
+def are_ints(values: list[Any]) -> bool:
+    """Whether all values are plain `int` of signed 64 bits."""
+
 class Players:
     """The player ids of one game, interned: every id is kept once and shared by all rank indexes of the game.
 
