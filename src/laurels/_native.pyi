@@ -5,7 +5,7 @@ Integers travel in columns: a ``list[int]``, or any C-contiguous buffer of signe
 position of a submission in the log: a non-negative integer that grows with every submission.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 from typing_extensions import Buffer
@@ -236,11 +236,12 @@ class PackedRows:
 class IdRun:
     """A sorted run of submission ids on its way to the store. Keys and places are big-endian bytes, 16 and 8 each."""
 
-    chunks: list[tuple[bytes, bytes, bytes]]  # (first key, keys, places)
     least: bytes
     greatest: bytes
     filter: bytes
     def __len__(self) -> int: ...
+    def chunks(self, first: int, limit: int) -> list[tuple[bytes, bytes, bytes]]:
+        """Up to `limit` chunks (first key, keys, places) from one on."""
 
 class SubmissionIds:
     """The submission ids of one game and their places in the log: recent ones in memory, older ones in sorted runs that
@@ -264,13 +265,13 @@ class SubmissionIds:
     def insert(self, ids: list[str | None], first_place: int) -> None:
         """Remember ids; row i has place `first_place` + i."""
     def freeze(self) -> IdRun:
-        """The recent ids as a run for the store to keep."""
+        """The recent ids as a run for the store to keep; with those of an earlier `freeze` that nothing came of."""
     def adopt(self, number: int, run: IdRun, replaced: list[int]) -> None:
-        """The store has committed a run: it stands for the recent ids, or for the runs that it replaces."""
+        """The store has committed a run: it stands for the ids frozen last, or for the runs that it replaces."""
     def add_run(self, number: int, least: bytes, greatest: bytes, filter: bytes) -> None:
         """Take up a run that the store has kept."""
     def absorb(self, keys: bytes, places: bytes) -> None:
         """Remember the keys of a chunk of a run, to look many ids up in memory."""
     @staticmethod
-    def merge(chunks: list[tuple[bytes, bytes]]) -> IdRun:
+    def merge(chunks: Iterable[tuple[bytes, bytes]]) -> IdRun:
         """One run from the chunks (keys, places) of several."""

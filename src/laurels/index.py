@@ -66,8 +66,9 @@ class Instance:
 class Unwritten:
     """Changed entries of some instances, handed over slice by slice in order of instance and player."""
 
-    def __init__(self, instances: list[Instance]) -> None:
+    def __init__(self, instances: list[Instance], is_wanted: Callable[[Instance], bool]) -> None:
         self._instances = instances
+        self._is_wanted = is_wanted
         self._ordered: list[tuple[Instance, Changes]] = []
 
     def sort(self) -> int:
@@ -81,10 +82,10 @@ class Unwritten:
         while self._ordered and rows:
             instance, changes = self._ordered[-1]
             some = instance.index.take(changes, rows)
-            if len(some):
+            if len(some) and self._is_wanted(instance):
                 taken.append(Entries(instance.id, some.player_ids, some.terms, some.places, some.removed))
                 rows -= len(some)
-            if not len(changes):
+            if not len(changes) or not self._is_wanted(instance):
                 self._ordered.pop()
         return taken
 
@@ -190,7 +191,11 @@ class Indexes:
         for instance in list(self._dirty):
             if not instance.index.pending_count():
                 self._dirty.pop(instance, None)
-        return Unwritten(sorted(self._dirty, key=lambda instance: instance.id))
+        return Unwritten(sorted(self._dirty, key=lambda instance: instance.id), self._is_resident)
+
+    def _is_resident(self, instance: Instance) -> bool:
+        """What was let go of meanwhile is not written any more."""
+        return self._instances.get((instance.board.id, instance.place)) is instance
 
     def written(self, instances: Sequence[NewInstance], entries: Sequence[Entries]) -> None:
         """These are durable now."""

@@ -268,7 +268,7 @@ async def test_compact_keeps_everything(path: Path) -> None:
 
 
 async def test_ids_move_into_runs_and_are_found_there(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("laurels.stores.sqlite.behind.IDS_IN_MEMORY_MAX", 500)
+    monkeypatch.setattr("laurels.stores.sqlite.upkeep.IDS_IN_MEMORY_MAX", 500)
     ids = [f"id-{n * 7919 % 20_000}" for n in range(20_000)]
     async with Laurels.open(f"sqlite:///{path}", config=CONFIG) as laurels:
         game = laurels.game("g")

@@ -58,13 +58,13 @@ def test_ids_in_runs() -> None:
         ids.adopt(number, run, [])
         assert ids.recent_count == 0
         assert len(run) == 9_000
-        firsts = [first for first, _, _ in run.chunks]
+        firsts = [first for first, _, _ in run.chunks(0, 99)]
         assert firsts == sorted(firsts)
-        assert (run.least, len(run.chunks)) == (firsts[0], 3)
+        assert (run.least, len(run.chunks(0, 99))) == (firsts[0], 3)
 
     def place(name: str, run: int) -> int:
         key = SubmissionIds.key(name)
-        chunk = [chunk for chunk in runs[run].chunks if chunk[0] <= key][-1:]
+        chunk = [chunk for chunk in runs[run].chunks(0, 99) if chunk[0] <= key][-1:]
         return SubmissionIds.search(*chunk[0][1:], key) if chunk else -1
 
     for number, names in enumerate((uuids, texts), start=1):
@@ -74,14 +74,14 @@ def test_ids_in_runs() -> None:
         assert found == set(range(9_000))  # a filter never misses
     strangers = [f"stranger-{number}" for number in range(20_000)]
     assert len(ids.find(list(strangers))[1]) < 200  # and seldom cries wolf
-    merged = SubmissionIds.merge([chunk[1:] for run in runs.values() for chunk in run.chunks])
+    merged = SubmissionIds.merge([chunk[1:] for run in runs.values() for chunk in run.chunks(0, 99)])
     assert len(merged) == 18_000
     ids.adopt(3, merged, [1, 2])
     assert {run for _, run in ids.find(list(texts))[1]} == {3}
     again = SubmissionIds()
     again.add_run(3, merged.least, merged.greatest, merged.filter)
     assert len(again.find(list(texts))[1]) == 9_000
-    for _, keys, places in merged.chunks:
+    for _, keys, places in merged.chunks(0, 99):
         again.absorb(keys, places)
     assert again.find(list(texts))[0] == list(range(20_000, 29_000))
 

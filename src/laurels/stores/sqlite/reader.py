@@ -242,6 +242,12 @@ class Reader:
             )
         return row
 
+    def id_chunks(self, runs: Sequence[int]) -> Iterator[tuple[bytes, bytes]]:
+        """All chunks (keys, places) of some runs."""
+        with translated(self._path):
+            for run in runs:
+                yield from self.connection().execute("SELECT keys, places FROM id_chunks WHERE run = ?", (run,))
+
     def all_ids(self, game: str) -> SubmissionIds:
         """All submission ids of a game that have moved into runs, in memory."""
         ids = SubmissionIds()

@@ -426,7 +426,7 @@ class SqliteStore:
 
         def work() -> int:
             self._writer.behind.write_all()
-            self._writer.behind.freeze_ids(game)  # in the log the ids go with the rows, but they stay used
+            self._writer.behind.upkeep.freeze_ids(game)  # in the log the ids go with the rows, but they stay used
             rows: dict[int, list[int]] = {}
             place = self._state.latest_place(game, player_id)
             erased = 0

@@ -84,7 +84,7 @@ class Writer:
         self._queue: queue.SimpleQueue[Request | Job | _Stop] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="laurels-writer", daemon=True)
         self._failed: LaurelsError | None = None
-        self.behind = Behind(state, feed, idempotency_days, is_awaited=lambda: not self._queue.empty())
+        self.behind = Behind(state, feed, idempotency_days)
 
     def start(self) -> None:
         """From here on requests are answered."""
@@ -123,7 +123,7 @@ class Writer:
             try:
                 return self._queue.get(timeout=None if self._failed else self.behind.wait_s())
             except queue.Empty:
-                self.behind.write_slice()
+                self.behind.write_when_idle()
 
     def _group(self, first: Request) -> tuple[list[Request], Job | _Stop | None]:
         """All requests that wait, and what ends them, if anything but a request does."""
