@@ -11,7 +11,7 @@ use crate::index::{AnyIndex, Effect, PendingColumns, Policy, Ranking, RowColumns
 use crate::packed::ROWS_MAX;
 use crate::players::PlayerTable;
 use crate::prefetch::TOGETHER;
-use crate::segment::PackedRows;
+use crate::segment::{PackedRows, merge_places};
 use parking_lot::{RwLock, RwLockWriteGuard};
 use pyo3::exceptions::{PyAssertionError, PyIndexError, PyMemoryError, PyOverflowError, PyValueError};
 use pyo3::prelude::*;
@@ -640,6 +640,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Changes>()?;
     module.add_class::<RankIndex>()?;
     module.add_class::<PackedRows>()?;
+    module.add_function(wrap_pyfunction!(merge_places, module)?)?;
     module.add_class::<IdRun>()?;
     module.add_class::<SubmissionIds>()
 }

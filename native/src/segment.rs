@@ -8,6 +8,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyFrozenSet, PyInt, PyList, PyString, PyType};
+use std::collections::BTreeMap;
 
 const VERSION: u8 = 1;
 const COLUMNS_MAX: usize = 4096;
@@ -208,4 +209,47 @@ fn object<'py>(py: Python<'py>, value: Value<'_>) -> PyResult<Bound<'py, PyAny>>
         Value::Decimal(text) => decimal(py)?.call1((text,)).map_err(|_| Damaged)?,
         Value::Set(items) => PyFrozenSet::new(py, items)?.into_any(),
     })
+}
+
+/// Players of one chunk, at most.
+const PLACES_MAX: usize = 256;
+
+/// A chunk of the places of players' latest submissions, in order of their ids, once some have changed (-1: is gone): as
+/// one chunk or several, each with its first id. A chunk has the columns player_id and place.
+#[pyfunction]
+pub fn merge_places<'py>(
+    py: Python<'py>,
+    chunk: Option<&[u8]>,
+    ids: Vec<String>,
+    places: Vec<i64>,
+) -> PyResult<Vec<(String, Bound<'py, PyBytes>)>> {
+    let mut merged = BTreeMap::new();
+    if let Some(chunk) = chunk {
+        let packed = PackedRows::parse(chunk)?;
+        let [names, numbers] = packed.columns.as_slice() else { return Err(Damaged.into()) };
+        let mut text = Vec::new();
+        for row in 0..packed.rows - packed.erased.len() {
+            let Value::Int(place) = numbers.value(row, &mut text)? else { return Err(Damaged.into()) };
+            let Value::Text(id) = names.value(row, &mut text)? else { return Err(Damaged.into()) };
+            merged.insert(id.to_owned(), place);
+        }
+    }
+    merged.extend(ids.into_iter().zip(places));
+    let left: Vec<(String, i64)> = merged.into_iter().filter(|&(_, place)| place >= 0).collect();
+    let chunks = left.len().div_ceil(PLACES_MAX).max(1);
+    let mut parts: Vec<&[(String, i64)]> = left.chunks(left.len().div_ceil(chunks).max(1)).collect();
+    if parts.is_empty() {
+        parts.push(&[]);
+    }
+    let packed = parts.into_iter().map(|part| {
+        let mut columns = [ColumnWriter::default(), ColumnWriter::default()];
+        for (id, place) in part {
+            columns[0].push(Value::Text(id));
+            columns[1].push(Value::Int(*place));
+        }
+        let [names, numbers] = columns;
+        let rows = put(part.len(), &[], &[("player_id".to_owned(), names), ("place".to_owned(), numbers)]);
+        (part.first().map_or_else(String::new, |(id, _)| id.clone()), PyBytes::new(py, &rows))
+    });
+    Ok(packed.collect())
 }

@@ -233,6 +233,10 @@ class PackedRows:
     def without(self, rows: list[int]) -> bytes:
         """As bytes, with these rows erased too."""
 
+def merge_places(chunk: bytes | None, ids: list[str], places: list[int]) -> list[tuple[str, bytes]]:
+    """A chunk of the places of players' latest submissions, packed in order of their ids (columns player_id and place),
+    once those of some have changed (-1: is gone): as one chunk or several, each with its first id."""
+
 class IdRun:
     """A sorted run of submission ids on its way to the store. Keys and places are big-endian bytes, 16 and 8 each."""
 

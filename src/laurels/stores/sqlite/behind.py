@@ -10,7 +10,6 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
-from itertools import repeat
 from typing import TypeVar
 
 from laurels._native import Changes, Players
@@ -26,6 +25,7 @@ T = TypeVar("T")
 
 IDLE_S = 0.02
 SLICE_ROWS = 2_000
+SLICE_PLACES = 1_000
 TAIL_ROWS_MAX = 1_000_000  # about what a reopening after a crash applies again in a few seconds
 OWED_MIN = 0.01  # so that a cycle begins, and goes on, whatever its size
 SORTED_BESIDE_MIN = 20_000
@@ -37,9 +37,6 @@ UPSERT_ENTRY = (
     "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (instance, player_id) DO UPDATE SET"
     " term1 = excluded.term1, term2 = excluded.term2, term3 = excluded.term3, term4 = excluded.term4,"
     " term5 = excluded.term5, place = excluded.place"
-)
-UPSERT_PLACE = (
-    "INSERT INTO players VALUES (?, ?, ?) ON CONFLICT (game, player_id) DO UPDATE SET last_place = excluded.last_place"
 )
 
 logger = logging.getLogger("laurels.sqlite")
@@ -158,9 +155,9 @@ class Behind:
             yield sum(len(some.player_ids) for some in part)
         for game_id, players, changes in places:
             while len(changes):
-                player_ids, latest = players.take(changes, SLICE_ROWS)
+                player_ids, latest = players.take(changes, SLICE_PLACES)
                 with state.transaction():
-                    state.db.executemany(UPSERT_PLACE, zip(repeat(game_id), player_ids, latest, strict=False))
+                    state.write_places(game_id, player_ids, latest)
                 players.mark_clean(player_ids, latest)
                 yield len(latest)
         answers = list(state.answers.items())

@@ -136,6 +136,14 @@ class StoredSegment:
             start = end + 1
 
 
+def decode_places(rows: bytes) -> tuple[list[str], list[int]]:
+    """The players of a chunk of latest places, in order, and their places."""
+    with _intact("the latest places of players"):
+        packed = PackedRows(rows)
+        player_ids, places = packed.columns(0, len(packed)) if len(packed) else ([], [])
+    return player_ids, places
+
+
 class _KeptEffect(msgspec.Struct, array_like=True):
     instance: InstanceName
     scale: int

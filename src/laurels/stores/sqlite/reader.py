@@ -13,7 +13,7 @@ from laurels.boards import Place, place_from_key, place_key
 from laurels.errors import StoreUnavailable
 from laurels.model import Board, GameDefinition, Submission
 from laurels.stores.base import Catalog, Effect, Entries, Removal, SavedBoard, seq_and_row
-from laurels.stores.sqlite.log import StoredSegment, decode_effects
+from laurels.stores.sqlite.log import StoredSegment, decode_effects, decode_places
 from laurels.stores.sqlite.schema import connect, translated
 
 SEGMENTS_CACHED = 256
@@ -183,16 +183,16 @@ class Reader:
 
     def last_places(self, game: str) -> tuple[list[str], list[int]]:
         """Every player of a game and the place of their latest submission, as far as it is written."""
+        player_ids: list[str] = []
+        places: list[int] = []
         with translated(self._path):
-            rows = (
-                self.connection()
-                .execute(
-                    "SELECT player_id, last_place FROM players WHERE game = (SELECT id FROM games WHERE name = ?)",
-                    (game,),
-                )
-                .fetchall()
-            )
-        return [row[0] for row in rows], [row[1] for row in rows]
+            for (rows,) in self.connection().execute(
+                "SELECT rows FROM latest_places WHERE game = (SELECT id FROM games WHERE name = ?)", (game,)
+            ):
+                some_ids, some_places = decode_places(rows)
+                player_ids += some_ids
+                places += some_places
+        return player_ids, places
 
     def last_place(self, game: str, player_id: str) -> int:
         """The place of a player's latest submission, as far as it is written; -1 if there is none."""
@@ -200,13 +200,13 @@ class Reader:
             row = (
                 self.connection()
                 .execute(
-                    "SELECT last_place FROM players WHERE game = (SELECT id FROM games WHERE name = ?)"
-                    " AND player_id = ?",
+                    "SELECT rows FROM latest_places WHERE game = (SELECT id FROM games WHERE name = ?)"
+                    " AND first <= ? ORDER BY first DESC LIMIT 1",
                     (game, player_id),
                 )
                 .fetchone()
             )
-        return -1 if row is None else int(row[0])
+        return -1 if row is None else dict(zip(*decode_places(row[0]), strict=True)).get(player_id, -1)
 
     def effects(self, seq: int) -> list[Effect] | None:
         """What a segment did, None if the answer is no longer kept."""

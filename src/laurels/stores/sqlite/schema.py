@@ -27,7 +27,8 @@ APPLICATION_ID = 0x4C41524C  # "LARL"
 SCHEMA_VERSION = 1
 
 # A segment's `rows` are packed (see `log`), `size` of them, the erased ones included; so are the `effects` of answers.
-# place = seq * 1024 + row. Entries carry the place of the submission that counts (of sums: the latest one).
+# `latest_places` has the place of each player's latest submission, packed, the players from `first` up to that of the
+# next chunk. place = seq * 1024 + row. Entries carry the place of the submission that counts (of sums: the latest one).
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE games (
@@ -54,9 +55,9 @@ CREATE TABLE entries (
     PRIMARY KEY (instance, player_id)
 ) WITHOUT ROWID;
 CREATE INDEX entries_of_player ON entries (player_id);
-CREATE TABLE players (
-    game INTEGER NOT NULL, player_id TEXT NOT NULL, last_place INTEGER NOT NULL, PRIMARY KEY (game, player_id)
-) WITHOUT ROWID;
+CREATE TABLE latest_places (
+    chunk INTEGER PRIMARY KEY, game INTEGER NOT NULL, first TEXT NOT NULL, rows BLOB NOT NULL, UNIQUE (game, first)
+);
 CREATE TABLE profiles (
     game INTEGER NOT NULL, field TEXT NOT NULL, value TEXT NOT NULL, attributes TEXT NOT NULL,
     PRIMARY KEY (game, field, value)

@@ -1,12 +1,13 @@
 """What the writer knows of the file: where the log ends, ids and histories that it has met, what is not yet written."""
 
 import sqlite3
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from laurels._native import Players, SubmissionIds
+from laurels._native import Players, SubmissionIds, merge_places
 from laurels.stores.base import Effect, Outcome, Segment
 from laurels.stores.sqlite.log import encode_effects
 from laurels.stores.sqlite.reader import Reader
@@ -101,6 +102,28 @@ class WriterState:
             [(seq, at, encode_effects(outcome.effects())) for seq, (at, outcome) in answers],
         )
         self.db.execute("INSERT OR REPLACE INTO meta VALUES ('answered_seq', ?)", (answers[-1][0],))
+
+    def write_places(self, game_id: int, player_ids: list[str], places: list[int]) -> None:
+        """Keep where the latest submissions of players lie (in order of their ids; -1: they have none any more), within
+        a transaction. The first chunk of a game starts at "", so that every id has one to go to."""
+        start = 0
+        while start < len(player_ids):
+            chunk, first, rows = self.db.execute(
+                "SELECT chunk, first, rows FROM latest_places WHERE game = ? AND first <= ?"
+                " ORDER BY first DESC LIMIT 1",
+                (game_id, player_ids[start]),
+            ).fetchone() or (None, "", None)
+            following = self.db.execute(
+                "SELECT first FROM latest_places WHERE game = ? AND first > ? ORDER BY first LIMIT 1", (game_id, first)
+            ).fetchone()
+            end = len(player_ids) if following is None else bisect_left(player_ids, following[0], start)
+            (_, left), *more = merge_places(rows, player_ids[start:end], places[start:end])
+            self.db.execute("INSERT OR REPLACE INTO latest_places VALUES (?, ?, ?, ?)", (chunk, game_id, first, left))
+            self.db.executemany(
+                "INSERT INTO latest_places (game, first, rows) VALUES (?, ?, ?)",
+                [(game_id, of_more, rows_of_more) for of_more, rows_of_more in more],
+            )
+            start = end
 
     def answers_written(self, answers: list[tuple[int, tuple[int, Outcome]]]) -> None:
         """These are durable now."""

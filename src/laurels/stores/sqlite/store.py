@@ -447,7 +447,8 @@ class SqliteStore:
                     db.execute("UPDATE segments SET rows = ?, checksum = ? WHERE seq = ?", (left, checksum, seq))
                     self._erase_answers(db, seq, numbers)
                 self._delete_entries(db, game_id, player_id)
-                for table in ("players", "bans", "removals"):
+                self._state.write_places(game_id, [player_id], [-1])
+                for table in ("bans", "removals"):
                     db.execute(f"DELETE FROM {table} WHERE game = ? AND player_id = ?", (game_id, player_id))
                 db.execute(
                     "DELETE FROM profiles WHERE game = ? AND field = 'player_id' AND value = ?", (game_id, player_id)
