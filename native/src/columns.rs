@@ -29,9 +29,13 @@ impl Texts {
     }
 
     fn push(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.bytes.extend_from_slice(id_of(value)?.as_bytes());
-        self.ends.push(self.bytes.len());
+        self.push_bytes(id_of(value)?.as_bytes());
         Ok(())
+    }
+
+    pub fn push_bytes(&mut self, text: &[u8]) {
+        self.bytes.extend_from_slice(text);
+        self.ends.push(self.bytes.len());
     }
 }
 

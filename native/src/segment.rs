@@ -3,12 +3,12 @@
 //! A byte of version, the number of rows, the rows that were erased, the columns: the name and the values of the rows
 //! that are left.
 
-use crate::packed::{Column, ColumnWriter, Damaged, Ints, ROWS_MAX, Read, Source, Value, put_ints, put_number};
+use crate::columns::{Ints, Texts};
+use crate::packed::{self, Column, ColumnWriter, Damaged, ROWS_MAX, Read, Source, Value, put_ints, put_number};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyFrozenSet, PyInt, PyList, PyString, PyType};
-use std::collections::BTreeMap;
 
 const VERSION: u8 = 1;
 const COLUMNS_MAX: usize = 4096;
@@ -44,7 +44,7 @@ impl PackedRows {
         }
         let rows = source.count(ROWS_MAX)?;
         let count = source.count(rows)?;
-        let gone = Ints::read(&mut source, count)?;
+        let gone = packed::Ints::read(&mut source, count)?;
         let erased = (0..count)
             .map(|at| usize::try_from(gone.get(at)).ok().filter(|&row| row < rows).ok_or(Damaged))
             .collect::<Read<Vec<_>>>()?;
@@ -220,36 +220,54 @@ const PLACES_MAX: usize = 256;
 pub fn merge_places<'py>(
     py: Python<'py>,
     chunk: Option<&[u8]>,
-    ids: Vec<String>,
-    places: Vec<i64>,
-) -> PyResult<Vec<(String, Bound<'py, PyBytes>)>> {
-    let mut merged = BTreeMap::new();
+    ids: Texts,
+    places: Ints,
+) -> PyResult<Vec<(Bound<'py, PyString>, Bound<'py, PyBytes>)>> {
+    if ids.len() != places.0.len() || !ids.iter().is_sorted_by(|one, next| one < next) {
+        return Err(PyValueError::new_err("there must be a place for each id, and the ids must be in order"));
+    }
+    let merged = merged(chunk, &ids, &places.0)?;
+    let chunks = merged.1.len().div_ceil(PLACES_MAX).max(1);
+    let rows = merged.1.len().div_ceil(chunks);
+    let packed = (0..chunks).map(|chunk| {
+        let (mut names, mut numbers) = (ColumnWriter::default(), ColumnWriter::default());
+        let part = chunk * rows..merged.1.len().min((chunk + 1) * rows);
+        let first = if part.is_empty() { "" } else { std::str::from_utf8(merged.0.get(part.start))? };
+        for row in part {
+            names.push(Value::Text(std::str::from_utf8(merged.0.get(row))?));
+            numbers.push(Value::Int(merged.1[row]));
+        }
+        let columns = [("player_id".to_owned(), names), ("place".to_owned(), numbers)];
+        Ok((PyString::new(py, first), PyBytes::new(py, &put(columns[0].1.rows(), &[], &columns))))
+    });
+    packed.collect()
+}
+
+fn merged(chunk: Option<&[u8]>, ids: &Texts, places: &[i64]) -> Read<(Texts, Vec<i64>)> {
+    let (mut merged, mut merged_places) = (Texts::default(), Vec::with_capacity(ids.len() + PLACES_MAX));
+    let mut add = |id: &[u8], place: i64| {
+        if place >= 0 {
+            merged.push_bytes(id);
+            merged_places.push(place);
+        }
+    };
+    let mut at = 0;
     if let Some(chunk) = chunk {
         let packed = PackedRows::parse(chunk)?;
-        let [names, numbers] = packed.columns.as_slice() else { return Err(Damaged.into()) };
+        let [names, numbers] = packed.columns.as_slice() else { return Err(Damaged) };
         let mut text = Vec::new();
         for row in 0..packed.rows - packed.erased.len() {
-            let Value::Int(place) = numbers.value(row, &mut text)? else { return Err(Damaged.into()) };
-            let Value::Text(id) = names.value(row, &mut text)? else { return Err(Damaged.into()) };
-            merged.insert(id.to_owned(), place);
+            let Value::Int(place) = numbers.value(row, &mut text)? else { return Err(Damaged) };
+            let Value::Text(id) = names.value(row, &mut text)? else { return Err(Damaged) };
+            while at < ids.len() && ids.get(at) < id.as_bytes() {
+                add(ids.get(at), places[at]);
+                at += 1;
+            }
+            if at == ids.len() || ids.get(at) != id.as_bytes() {
+                add(id.as_bytes(), place);
+            }
         }
     }
-    merged.extend(ids.into_iter().zip(places));
-    let left: Vec<(String, i64)> = merged.into_iter().filter(|&(_, place)| place >= 0).collect();
-    let chunks = left.len().div_ceil(PLACES_MAX).max(1);
-    let mut parts: Vec<&[(String, i64)]> = left.chunks(left.len().div_ceil(chunks).max(1)).collect();
-    if parts.is_empty() {
-        parts.push(&[]);
-    }
-    let packed = parts.into_iter().map(|part| {
-        let mut columns = [ColumnWriter::default(), ColumnWriter::default()];
-        for (id, place) in part {
-            columns[0].push(Value::Text(id));
-            columns[1].push(Value::Int(*place));
-        }
-        let [names, numbers] = columns;
-        let rows = put(part.len(), &[], &[("player_id".to_owned(), names), ("place".to_owned(), numbers)]);
-        (part.first().map_or_else(String::new, |(id, _)| id.clone()), PyBytes::new(py, &rows))
-    });
-    Ok(packed.collect())
+    (at..ids.len()).for_each(|at| add(ids.get(at), places[at]));
+    Ok((merged, merged_places))
 }

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laurels._native import Outcome, PackedRows, Players, RankIndex
+from laurels._native import Outcome, PackedRows, Players, RankIndex, merge_places
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -158,3 +158,34 @@ def test_what_a_batch_did_comes_back(plays: list[tuple[str, int]], first: int) -
     assert [found.take(odd).change(at) for at in range(len(odd))] == changes[1::2]
     with pytest.raises(IndexError):
         found.change(len(plays))
+
+
+@given(
+    changes=st.lists(
+        st.dictionaries(st.text("abcé\0", min_size=1, max_size=4), st.integers(-1, 9), max_size=40), max_size=6
+    )
+)
+def test_places_are_merged_into_chunks(changes: list[dict[str, int]]) -> None:
+    chunks: list[tuple[str, bytes]] = [("", merge_places(None, [], [])[0][1])]
+    known: dict[str, int] = {}
+    for some in changes:
+        known = {name: place for name, place in (known | some).items() if place >= 0}
+        ids = sorted(some)
+        merged = merge_places(chunks[0][1], ids, [some[name] for name in ids])
+        assert len(merged) == 1
+        found = PackedRows(merged[0][1])
+        rows = found.columns(0, len(found)) if len(found) else [[], []]
+        assert dict(zip(*rows, strict=True)) == known
+        assert rows[0] == sorted(known)
+        chunks = merged
+
+
+def test_a_chunk_that_grows_is_divided() -> None:
+    ids = [f"p{number:05}" for number in range(1_000)]
+    chunks = merge_places(None, ids, list(range(1_000)))
+    assert len(chunks) == 4
+    assert [PackedRows(rows).row(0) for _, rows in chunks] == [[first, int(first[1:])] for first, _ in chunks]
+    with pytest.raises(ValueError, match="in order"):
+        merge_places(None, ["b", "a"], [1, 2])
+    with pytest.raises(ValueError, match="not what was written"):
+        merge_places(PackedRows.pack([("a", [1])]), ["a"], [1])

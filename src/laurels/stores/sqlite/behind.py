@@ -24,9 +24,9 @@ from laurels.stores.sqlite.upkeep import Upkeep
 T = TypeVar("T")
 
 IDLE_S = 0.02
-SLICE_ROWS = 2_000
-SLICE_PLACES = 1_000
-TAIL_ROWS_MAX = 1_000_000  # about what a reopening after a crash applies again in a few seconds
+SLICE_ROWS = 1_000
+SLICE_PLACES = 4_000
+TAIL_ROWS_MAX = 4_000_000  # what a reopening after a crash applies again in some seconds
 OWED_MIN = 0.01  # so that a cycle begins, and goes on, whatever its size
 SORTED_BESIDE_MIN = 20_000
 WAL_BYTES_MAX = 64 * 2**20
@@ -156,10 +156,12 @@ class Behind:
         for game_id, players, changes in places:
             while len(changes):
                 player_ids, latest = players.take(changes, SLICE_PLACES)
-                with state.transaction():
-                    state.write_places(game_id, player_ids, latest)
-                players.mark_clean(player_ids, latest)
-                yield len(latest)
+                while player_ids:
+                    with state.transaction():
+                        count = state.write_places(game_id, player_ids, latest)
+                    players.mark_clean(player_ids[:count], latest[:count])
+                    player_ids, latest = player_ids[count:], latest[count:]
+                    yield count
         answers = list(state.answers.items())
         with state.transaction():
             state.write_answers(answers)

@@ -13,6 +13,8 @@ from laurels.stores.sqlite.log import encode_effects
 from laurels.stores.sqlite.reader import Reader
 from laurels.stores.sqlite.schema import translated
 
+CHUNKS_AT_ONCE = 32  # of latest places
+
 
 class StoredOutcome:
     """The effects of a segment whose answer was kept."""
@@ -103,11 +105,14 @@ class WriterState:
         )
         self.db.execute("INSERT OR REPLACE INTO meta VALUES ('answered_seq', ?)", (answers[-1][0],))
 
-    def write_places(self, game_id: int, player_ids: list[str], places: list[int]) -> None:
+    def write_places(self, game_id: int, player_ids: list[str], places: list[int]) -> int:
         """Keep where the latest submissions of players lie (in order of their ids; -1: they have none any more), within
-        a transaction. The first chunk of a game starts at "", so that every id has one to go to."""
+        a transaction: of as many as go into some chunks. Says how many that were.
+        The first chunk of a game starts at "", so that every id has one to go to."""
         start = 0
-        while start < len(player_ids):
+        for _ in range(CHUNKS_AT_ONCE):
+            if start == len(player_ids):
+                break
             chunk, first, rows = self.db.execute(
                 "SELECT chunk, first, rows FROM latest_places WHERE game = ? AND first <= ?"
                 " ORDER BY first DESC LIMIT 1",
@@ -118,12 +123,16 @@ class WriterState:
             ).fetchone()
             end = len(player_ids) if following is None else bisect_left(player_ids, following[0], start)
             (_, left), *more = merge_places(rows, player_ids[start:end], places[start:end])
-            self.db.execute("INSERT OR REPLACE INTO latest_places VALUES (?, ?, ?, ?)", (chunk, game_id, first, left))
+            if chunk is None:
+                more.insert(0, (first, left))
+            else:
+                self.db.execute("UPDATE latest_places SET rows = ? WHERE chunk = ?", (left, chunk))
             self.db.executemany(
                 "INSERT INTO latest_places (game, first, rows) VALUES (?, ?, ?)",
-                [(game_id, of_more, rows_of_more) for of_more, rows_of_more in more],
+                [(game_id, first_of_it, rows_of_it) for first_of_it, rows_of_it in more],
             )
             start = end
+        return start
 
     def answers_written(self, answers: list[tuple[int, tuple[int, Outcome]]]) -> None:
         """These are durable now."""
