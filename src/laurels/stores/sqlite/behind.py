@@ -77,8 +77,9 @@ class Behind:
 
     def keep_up(self, rows: int) -> None:
         """After a group of so many rows: when much has piled up, write as much as keeps it from growing on, though
-        requests wait. What changed by `TAIL_ROWS_MAX` rows of the log is written while as many more come in."""
-        self._owed_rows += rows * max(self._cycle_rows / TAIL_ROWS_MAX, OWED_MIN)
+        requests wait. What changed by `TAIL_ROWS_MAX` rows of the log is written while at most as many more come in."""
+        pace = self._cycle_rows / TAIL_ROWS_MAX * (self._state.tail_rows / TAIL_ROWS_MAX)  # the more, the faster
+        self._owed_rows += rows * max(pace, OWED_MIN)
         while self._owed_rows > 0 and self._is_overdue():
             self._owed_rows -= max(1, self._write_slice())
             if self._beside.is_busy:
@@ -146,7 +147,7 @@ class Behind:
             self._cycle_rows = yield from self._beside.run(sort)
         while part := unwritten.take(SLICE_ROWS):
             answers = list(state.answers.items())
-            with state.transaction():
+            with state.transaction(durable=False):
                 state.write_answers(answers)  # first: entries must not be ahead of the answers that led to them
                 for some in part:
                     self.write_entries(some)
@@ -157,13 +158,13 @@ class Behind:
             while len(changes):
                 player_ids, latest = players.take(changes, SLICE_PLACES)
                 while player_ids:
-                    with state.transaction():
+                    with state.transaction(durable=False):
                         count = state.write_places(game_id, player_ids, latest)
                     players.mark_clean(player_ids[:count], latest[:count])
                     player_ids, latest = player_ids[count:], latest[count:]
                     yield count
         answers = list(state.answers.items())
-        with state.transaction():
+        with state.transaction(durable=False):
             state.write_answers(answers)
             state.db.execute("INSERT OR REPLACE INTO meta VALUES ('applied_seq', ?)", (target,))
         state.answers_written(answers)

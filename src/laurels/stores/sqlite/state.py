@@ -47,6 +47,7 @@ class WriterState:
         self.games: dict[str, GameState] = {}
         self._players: dict[str, Players] = {}
         self._chained: set[str] = set()
+        self._durable = True  # as the file was opened
         self.read()
 
     def read(self) -> None:
@@ -66,8 +67,15 @@ class WriterState:
         self.tail_rows = 0  # committed, but not written behind
 
     @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """All or nothing; durable at the end."""
+    def transaction(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
+        """All or nothing; durable at the end.
+
+        What follows from the log need not be: a power cut may undo it, and with it all that came later, until the next
+        durable transaction takes it along.
+        """
+        if durable is not self._durable:
+            self.db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            self._durable = durable
         self.db.execute("BEGIN IMMEDIATE")
         try:
             yield self.db

@@ -112,11 +112,11 @@ class Upkeep:
         ).fetchone()[0]
         first = 0
         while chunks := run.chunks(first, CHUNKS_AT_ONCE):
-            with self._state.transaction():
+            with self._state.transaction(durable=False):
                 db.executemany("INSERT INTO id_chunks VALUES (?, ?, ?, ?)", [(number, *chunk) for chunk in chunks])
             first += len(chunks)
             yield len(chunks)
-        with self._state.transaction():
+        with self._state.transaction(durable=False):
             db.execute(
                 "INSERT INTO id_runs VALUES (?, ?, ?, ?, ?, ?)",
                 (number, game.id, len(run), run.least, run.greatest, run.filter),
@@ -134,7 +134,7 @@ class Upkeep:
         """Those with the least keys first: whoever still looks for a key in this run finds its chunk, or none."""
         removed = CHUNKS_AT_ONCE
         while removed == CHUNKS_AT_ONCE:
-            with self._state.transaction():
+            with self._state.transaction(durable=False):
                 removed = self._state.db.execute(
                     "DELETE FROM id_chunks WHERE run = ? AND first IN"
                     " (SELECT first FROM id_chunks WHERE run = ? ORDER BY first LIMIT ?)",
@@ -169,7 +169,7 @@ class Upkeep:
             old = [(seq,) for seq, accepted_at in first if accepted_at < oldest_us]
             if not old:
                 return
-            with self._state.transaction():
+            with self._state.transaction(durable=False):
                 self._state.db.executemany("DELETE FROM answers WHERE seq = ?", old)
             yield len(old)
 
@@ -183,7 +183,7 @@ class Upkeep:
         for (instance_id,) in self._state.db.execute(f"SELECT id FROM instances WHERE {where}", values).fetchall():
             deleted = ENTRIES_AT_ONCE
             while deleted == ENTRIES_AT_ONCE:
-                with self._state.transaction():
+                with self._state.transaction(durable=False):
                     deleted = self._state.db.execute(
                         "DELETE FROM entries WHERE instance = ? AND player_id IN"
                         " (SELECT player_id FROM entries WHERE instance = ? LIMIT ?)",
