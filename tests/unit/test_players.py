@@ -100,3 +100,80 @@ def test_damaged_chunks_are_refused() -> None:
         SubmissionIds.search(b"x" * 16, b"", b"x" * 16)
     with pytest.raises(ValueError, match="64 bytes"):
         SubmissionIds().add_run(1, b"\0" * 16, b"\0" * 16, b"x")
+
+
+@given(
+    rounds=st.lists(
+        st.tuples(st.lists(NAMES, max_size=30), st.sampled_from(["settle", "unchain"]), st.integers(0, 30)), max_size=8
+    )
+)
+def test_settled_places_are_to_be_written_until_they_are(rounds: list[tuple[list[str], str, int]]) -> None:
+    players = Players()
+    places: dict[str, int] = {}
+    unwritten: dict[str, int] = {}
+    place = 0
+    for names, end, written in rounds:
+        players.chain(names, range(place, place + len(names)))
+        for name in names:  # what is not settled is nobody's business yet
+            assert players.changed_place(name) == unwritten.get(name, -1)
+        if end == "settle":
+            players.settle()
+            places |= {name: place + row for row, name in enumerate(names)}
+            unwritten |= {name: place + row for row, name in enumerate(names)}
+        else:
+            players.unchain()
+        place += len(names)
+        assert players.last_places(list(places)) == list(places.values())
+        changes = players.changes()
+        assert len(changes) == len(unwritten)
+        ids, latest = players.take(changes, written)
+        assert dict(zip(ids, latest, strict=True)) == {name: unwritten[name] for name in sorted(unwritten)[:written]}
+        assert ids == sorted(ids)
+        players.mark_clean(ids, latest)
+        for name in ids:
+            del unwritten[name]
+        assert len(changes) == len(unwritten)
+    if places:
+        gone = next(iter(places))
+        players.forget(gone)
+        assert (players.changed_place(gone), players.last_places([gone])) == (-1, [-1])
+    players.forget_places()
+    assert players.last_places(list(places)) == [-1] * len(places)
+    assert len(players.changes()) == 0
+
+
+@given(
+    known=st.lists(NAMES | st.none(), max_size=20),
+    frozen=st.lists(NAMES, max_size=20),
+    ids=st.lists(NAMES | st.none(), max_size=40),
+)
+def test_repeats_are_told_from_what_is_new(known: list[str | None], frozen: list[str], ids: list[str | None]) -> None:
+    seen = SubmissionIds()
+    seen.insert(list(frozen), 1_000)
+    run = seen.freeze()
+    seen.insert(known, 100)
+    right = {name: 1_000 + row for row, name in enumerate(frozen)}
+    right |= {name: 100 + row for row, name in enumerate(known) if name is not None}
+    repeats, candidates = seen.repeats(ids)
+    expected = {}
+    for row, name in enumerate(ids):
+        if name is not None and (name in right or name in ids[:row]):
+            expected[row] = right.get(name, ~ids.index(name))
+    assert (dict(repeats), candidates) == (expected, [])
+    seen.adopt(7, run, [])
+    _, candidates = seen.repeats(ids)
+    for row, name in enumerate(ids):
+        if name in frozen and name not in known and name not in ids[:row]:
+            assert (row, 7) in candidates
+
+
+def test_a_freeze_that_nothing_came_of_is_part_of_the_next() -> None:
+    ids = SubmissionIds()
+    ids.insert(["a", "b"], 1)
+    assert len(ids.freeze()) == 2
+    ids.insert(["c"], 3)
+    assert ids.recent_count == 3
+    run = ids.freeze()
+    assert len(run) == 3
+    ids.adopt(1, run, [])
+    assert ids.recent_count == 0
