@@ -34,7 +34,11 @@ impl Texts {
     }
 
     pub fn push(&mut self, text: &str) {
-        self.bytes.extend_from_slice(text.as_bytes());
+        self.push_bytes(text.as_bytes());
+    }
+
+    pub fn push_bytes(&mut self, text: &[u8]) {
+        self.bytes.extend_from_slice(text);
         self.ends.push(self.bytes.len());
     }
 }
@@ -116,4 +120,29 @@ pub fn int_of(value: &Bound<'_, PyAny>) -> PyResult<i64> {
         return Err(PyTypeError::new_err("a column of integers must hold int"));
     }
     value.extract()
+}
+
+/// Whether all values are plain text of `least` to `most` bytes in UTF-8.
+#[pyfunction]
+pub fn are_texts(values: &Bound<'_, PyList>, least: usize, most: usize) -> bool {
+    values.iter().all(|value| plain_text(&value).is_some_and(|text| (least..=most).contains(&text.len())))
+}
+
+/// Whether each value is None or an id that a client may give: plain text of 1 to `most` bytes, not of the server's kind.
+#[pyfunction]
+pub fn are_submission_ids(values: &Bound<'_, PyList>, most: usize) -> bool {
+    values.iter().all(|value| {
+        let is_id = |text: &str| (1..=most).contains(&text.len()) && !text.starts_with('@');
+        value.is_none() || plain_text(&value).is_some_and(is_id)
+    })
+}
+
+/// Whether all values are plain integers of 64 bits.
+#[pyfunction]
+pub fn are_ints(values: &Bound<'_, PyList>) -> bool {
+    values.iter().all(|value| value.is_exact_instance_of::<PyInt>() && value.extract::<i64>().is_ok())
+}
+
+fn plain_text<'a>(value: &'a Bound<'_, PyAny>) -> Option<&'a str> {
+    if value.is_exact_instance_of::<PyString>() { value.cast::<PyString>().ok()?.to_str().ok() } else { None }
 }

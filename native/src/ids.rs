@@ -4,18 +4,18 @@
 //! its canonical lower-case text is its own value (so time-ordered UUIDs give ascending keys), any other text is hashed
 //! with SHA-256. Keys live in two kinds of places:
 //!
-//! * `recent`: a hash table in memory, 24 bytes an id;
+//! * `recent`: a hash table in memory, 24 bytes a slot, and another one that is on its way into a run;
 //! * runs: sorted columns of (key, place), cut into chunks that the store keeps. Here stays only what tells in which runs
 //!   a key may be: least and greatest key, and a Bloom filter of 16 bits a key (8 probes within one 64-byte block, one
 //!   cache miss, about 1 in 1,000 false positives).
 //!
-//! `find` answers from memory and names the runs that must be asked. `freeze` turns `recent` into the columns of a new
-//! run, `adopt` makes it one after the store has committed it, and `merge` joins several runs into a larger one.
+//! `find` answers from memory and names the runs that must be asked. `freeze` makes the columns of a new run from
+//! `recent`, which starts anew; `adopt` makes it a run after the store has committed it, and `merge` joins several runs
+//! into a larger one.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
-
-use parking_lot::RwLock;
+use crate::memory::{TOGETHER, prefetch};
+use crate::packed::uuid_value;
+use parking_lot::{RwLock, RwLockWriteGuard};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
@@ -26,22 +26,6 @@ const CHUNK_KEYS: usize = 4096;
 const FILTER_BITS_PER_KEY: usize = 16;
 const BLOCK_WORDS: usize = 8;
 const PROBES: u32 = 8;
-
-/// Folds a key that is random already, or nearly ascending, into a table position.
-#[derive(Default)]
-struct KeyHasher(u64);
-
-impl Hasher for KeyHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("keys are u128")
-    }
-    fn write_u128(&mut self, key: u128) {
-        self.0 = mix(key);
-    }
-}
 
 /// A 64-bit hash of a key: one folded multiplication of its halves, each spread by an odd constant.
 fn mix(key: u128) -> u64 {
@@ -59,31 +43,11 @@ fn key_of(id: &str) -> u128 {
     })
 }
 
-/// The value of a UUID in canonical lower-case text, None for any other text.
-fn uuid_value(text: &[u8]) -> Option<u128> {
-    if text.len() != 36 {
-        return None;
-    }
-    let mut value = 0u128;
-    for (at, &byte) in text.iter().enumerate() {
-        if matches!(at, 8 | 13 | 18 | 23) {
-            if byte != b'-' {
-                return None;
-            }
-            continue;
-        }
-        let digit = match byte {
-            b'0'..=b'9' => byte - b'0',
-            b'a'..=b'f' => byte - b'a' + 10,
-            _ => return None,
-        };
-        value = value << 4 | u128::from(digit);
-    }
-    Some(value)
-}
-
 /// The place of each id, -1 where memory does not know it, and the runs to ask: (row, run).
 type Found = (Vec<i64>, Vec<(usize, i64)>);
+
+/// Rows whose id was there before, and the runs to ask about the others: (row, run).
+type Repeats = (Vec<(usize, i64)>, Vec<(usize, i64)>);
 
 /// What memory keeps of a run.
 struct Run {
@@ -128,10 +92,102 @@ fn filter_of(keys: impl ExactSizeIterator<Item = u128>) -> Vec<u64> {
     filter
 }
 
+/// Keys and their places: open addressing with linear probing, so that the slots of many keys can be fetched together.
+#[derive(Default)]
+struct Table {
+    slots: Vec<Slot>,
+    len: usize,
+}
+
+#[derive(Clone, Copy)]
+struct Slot {
+    key: [u64; 2],
+    place: i64,
+}
+
+const FREE: Slot = Slot { key: [0; 2], place: i64::MIN };
+const SLOTS_MIN: usize = 16;
+
+impl Table {
+    fn slot(&self, key: u128) -> usize {
+        ((u128::from(mix(key)) * self.slots.len() as u128) >> 64) as usize
+    }
+
+    /// The slot of a key, or the one where it would go. There is a free one.
+    fn find(&self, key: u128) -> usize {
+        let halves = halves(key);
+        let mut slot = self.slot(key);
+        while self.slots[slot].place != FREE.place && self.slots[slot].key != halves {
+            slot = if slot + 1 == self.slots.len() { 0 } else { slot + 1 };
+        }
+        slot
+    }
+
+    fn get(&self, key: u128) -> Option<i64> {
+        let slot = self.slots.get(if self.len == 0 { return None } else { self.find(key) })?;
+        (slot.place != FREE.place).then_some(slot.place)
+    }
+
+    fn insert(&mut self, key: u128, place: i64) {
+        self.make_room(1);
+        let slot = self.find(key);
+        self.len += usize::from(self.slots[slot].place == FREE.place);
+        self.slots[slot] = Slot { key: halves(key), place };
+    }
+
+    /// At most three quarters of the slots are taken.
+    fn make_room(&mut self, more: usize) {
+        if (self.len + more) * 4 > self.slots.len() * 3 {
+            let slots = ((self.len + more) * 2).max(SLOTS_MIN);
+            let old = std::mem::replace(&mut self.slots, vec![FREE; slots]);
+            for slot in old.into_iter().filter(|slot| slot.place != FREE.place) {
+                let to = self.find(whole(slot.key));
+                self.slots[to] = slot;
+            }
+        }
+    }
+
+    fn prefetch(&self, keys: &[u128]) {
+        if self.len > 0 {
+            keys.iter().for_each(|&key| prefetch(&self.slots[self.slot(key)]));
+        }
+    }
+
+    fn entries(&self) -> impl Iterator<Item = (u128, i64)> {
+        let taken = self.slots.iter().filter(|slot| slot.place != FREE.place);
+        taken.map(|slot| (whole(slot.key), slot.place))
+    }
+}
+
+fn halves(key: u128) -> [u64; 2] {
+    [(key >> 64) as u64, key as u64]
+}
+
+fn whole(halves: [u64; 2]) -> u128 {
+    u128::from(halves[0]) << 64 | u128::from(halves[1])
+}
+
 #[derive(Default)]
 struct Inner {
-    recent: HashMap<u128, i64, BuildHasherDefault<KeyHasher>>,
+    recent: Table,
+    freezing: Table,
     runs: Vec<Run>,
+}
+
+impl Inner {
+    fn get(&self, key: u128) -> Option<i64> {
+        self.recent.get(key).or_else(|| self.freezing.get(key))
+    }
+
+    fn runs_that_may_hold(&self, key: u128) -> impl Iterator<Item = i64> {
+        self.runs.iter().filter(move |run| run.may_hold(key)).map(|run| run.number)
+    }
+}
+
+/// The keys of ids with their rows. None is no id.
+fn keys_of(ids: &Bound<'_, PyList>) -> PyResult<(Vec<usize>, Vec<u128>)> {
+    let ids = ids.iter().enumerate().filter(|(_, id)| !id.is_none());
+    ids.map(|(row, id)| Ok((row, key_of(id.cast::<PyString>()?.to_str()?)))).collect()
 }
 
 /// A sorted run on its way to the store.
@@ -149,17 +205,20 @@ impl IdRun {
     }
 }
 
+type Chunk<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+
 #[pymethods]
 impl IdRun {
     fn __len__(&self) -> usize {
         self.entries.len()
     }
 
-    /// Chunks as (first key, keys, places), all big-endian bytes.
-    #[getter]
-    fn chunks<'py>(&self, py: Python<'py>) -> Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+    /// Up to `limit` chunks from one on, as (first key, keys, places), all big-endian bytes.
+    fn chunks<'py>(&self, py: Python<'py>, first: usize, limit: usize) -> Vec<Chunk<'py>> {
         self.entries
             .chunks(CHUNK_KEYS)
+            .skip(first)
+            .take(limit)
             .map(|chunk| {
                 let keys: Vec<u8> = chunk.iter().flat_map(|(key, _)| key.to_be_bytes()).collect();
                 let places: Vec<u8> = chunk.iter().flat_map(|(_, place)| place.to_be_bytes()).collect();
@@ -200,12 +259,13 @@ impl SubmissionIds {
     /// Ids in memory, not yet in a run.
     #[getter]
     fn recent_count(&self) -> usize {
-        self.inner.read().recent.len()
+        let inner = self.inner.read();
+        inner.recent.len + inner.freezing.len
     }
 
     fn memory_bytes(&self) -> usize {
         let inner = self.inner.read();
-        inner.recent.capacity() * (size_of::<(u128, i64)>() + 1)
+        (inner.recent.slots.capacity() + inner.freezing.slots.capacity()) * size_of::<Slot>()
             + inner.runs.iter().map(|run| run.filter.len() * 8).sum::<usize>()
     }
 
@@ -228,46 +288,76 @@ impl SubmissionIds {
         let inner = self.inner.read();
         let mut places = vec![-1; ids.len()];
         let mut candidates = Vec::new();
-        for (row, id) in ids.iter().enumerate() {
-            if id.is_none() {
-                continue;
+        let (rows, keys) = keys_of(ids)?;
+        for (row, key) in rows.into_iter().zip(keys) {
+            match inner.get(key) {
+                Some(place) => places[row] = place,
+                None => candidates.extend(inner.runs_that_may_hold(key).map(|run| (row, run))),
             }
-            let key = key_of(id.cast::<PyString>()?.to_str()?);
-            if let Some(&place) = inner.recent.get(&key) {
-                places[row] = place;
-                continue;
-            }
-            candidates.extend(inner.runs.iter().filter(|run| run.may_hold(key)).map(|run| (row, run.number)));
         }
         Ok((places, candidates))
     }
 
+    /// Which rows have an id that was there before: (row, place) where memory knows it, (row, complement of the row) where
+    /// an earlier row has it; and (row, run) for each run that may hold it. None is no id.
+    fn repeats(&self, ids: &Bound<'_, PyList>) -> PyResult<Repeats> {
+        let (rows, keys) = keys_of(ids)?;
+        let inner = self.inner.read();
+        let mut here = Table::default();
+        here.make_room(keys.len());
+        let (mut known, mut candidates) = (Vec::new(), Vec::new());
+        for (rows, keys) in rows.chunks(TOGETHER).zip(keys.chunks(TOGETHER)) {
+            inner.recent.prefetch(keys);
+            inner.freezing.prefetch(keys);
+            for (&row, &key) in rows.iter().zip(keys) {
+                if let Some(place) = inner.get(key) {
+                    known.push((row, place));
+                } else if let Some(first) = here.get(key) {
+                    known.push((row, !first));
+                } else {
+                    here.insert(key, row as i64);
+                    candidates.extend(inner.runs_that_may_hold(key).map(|run| (row, run)));
+                }
+            }
+        }
+        Ok((known, candidates))
+    }
+
     /// Remember ids; row i has place `first_place` + i. None is no id.
     fn insert(&self, ids: &Bound<'_, PyList>, first_place: i64) -> PyResult<()> {
+        let (rows, keys) = keys_of(ids)?;
         let mut inner = self.inner.write();
-        for (row, id) in ids.iter().enumerate() {
-            if !id.is_none() {
-                let key = key_of(id.cast::<PyString>()?.to_str()?);
+        inner.recent.make_room(keys.len());
+        for (rows, keys) in rows.chunks(TOGETHER).zip(keys.chunks(TOGETHER)) {
+            inner.recent.prefetch(keys);
+            for (&row, &key) in rows.iter().zip(keys) {
                 inner.recent.insert(key, first_place + row as i64);
             }
         }
         Ok(())
     }
 
-    /// The recent ids as a run for the store to keep.
+    /// The recent ids as a run for the store to keep; those of an earlier time that it did not keep as well.
     fn freeze(&self, py: Python<'_>) -> IdRun {
-        let entries: Vec<_> = self.inner.read().recent.iter().map(|(&k, &p)| (k, p)).collect();
-        py.detach(|| IdRun::from_entries(entries))
+        py.detach(|| {
+            let mut inner = self.inner.write();
+            let mut recent = std::mem::take(&mut inner.recent);
+            for (key, place) in inner.freezing.entries() {
+                recent.insert(key, place);
+            }
+            inner.freezing = recent;
+            let inner = RwLockWriteGuard::downgrade(inner);
+            let entries = inner.freezing.entries().collect();
+            drop(inner);
+            IdRun::from_entries(entries)
+        })
     }
 
-    /// The store has committed a run; it stands for the recent ids, or for the runs that it replaces.
+    /// The store has committed a run; it stands for the ids that were frozen last, or for the runs that it replaces.
     fn adopt(&self, number: i64, run: &IdRun, replaced: Vec<i64>) {
         let mut inner = self.inner.write();
         if replaced.is_empty() {
-            for (key, _) in &run.entries {
-                inner.recent.remove(key);
-            }
-            inner.recent.shrink_to(CHUNK_KEYS);
+            inner.freezing = Table::default();
         }
         inner.runs.retain(|known| !replaced.contains(&known.number));
         if let (Some(first), Some(last)) = (run.entries.first(), run.entries.last()) {
@@ -293,20 +383,22 @@ impl SubmissionIds {
 
     /// Remember the keys of a chunk of a run, to look many ids up in memory.
     fn absorb(&self, keys: &[u8], places: &[u8]) -> PyResult<()> {
-        self.inner.write().recent.extend(chunk_entries(keys, places)?);
+        let mut inner = self.inner.write();
+        for (key, place) in chunk_entries(keys, places)? {
+            inner.recent.insert(key, place);
+        }
         Ok(())
     }
 
     /// One run from the chunks (keys, places) of several.
     #[staticmethod]
-    fn merge(py: Python<'_>, chunks: Vec<(Vec<u8>, Vec<u8>)>) -> PyResult<IdRun> {
-        py.detach(|| {
-            let mut entries = Vec::new();
-            for (keys, places) in &chunks {
-                entries.extend(chunk_entries(keys, places)?);
-            }
-            Ok(IdRun::from_entries(entries))
-        })
+    fn merge(py: Python<'_>, chunks: &Bound<'_, PyAny>) -> PyResult<IdRun> {
+        let mut entries = Vec::new();
+        for chunk in chunks.try_iter()? {
+            let (keys, places): (Bound<'_, PyBytes>, Bound<'_, PyBytes>) = chunk?.extract()?;
+            entries.extend(chunk_entries(keys.as_bytes(), places.as_bytes())?);
+        }
+        Ok(py.detach(|| IdRun::from_entries(entries)))
     }
 }
 

@@ -180,6 +180,10 @@ pub trait AnyIndex: Send + Sync {
     fn count_through(&self, prefix: &[i64]) -> usize;
     fn pending_count(&self) -> usize;
     fn pending(&self, table: &PlayerTable, limit: usize) -> PendingColumns;
+    /// The players with changes that are not yet written.
+    fn pending_players(&self) -> Vec<u32>;
+    /// Those of some players that have any.
+    fn pending_of(&self, players: &[u32]) -> PendingColumns;
     fn pending_place(&self, player: u32) -> i64;
     fn mark_clean(&mut self, player: u32, place: i64);
     fn check(&self, table: &PlayerTable) -> Result<(), String>;
@@ -309,6 +313,21 @@ impl<const W: usize> Index<W> {
                 Ordering::Greater => false,
             })
             .0
+    }
+
+    fn pending_columns(&self, changed: &[(u32, i64)]) -> PendingColumns {
+        let mut columns = PendingColumns { terms: vec![Vec::with_capacity(changed.len()); W], ..Default::default() };
+        for &(player, place) in changed {
+            let removed = place < 0;
+            let key = (!removed).then(|| self.tree.key(self.tree.find(player).expect("a changed entry is there")));
+            for (term, column) in columns.terms.iter_mut().enumerate() {
+                column.push(key.map_or(0, |key| self.spec.value(term, key[term])));
+            }
+            columns.players.push(player);
+            columns.places.push(if removed { !place } else { place });
+            columns.removed.push(removed);
+        }
+        columns
     }
 
     fn prefix(&self, prefix: &[i64]) -> Vec<u64> {
@@ -545,18 +564,16 @@ impl<const W: usize> AnyIndex for Index<W> {
             changed.truncate(limit);
         }
         changed.sort_unstable_by(by_id);
-        let mut columns = PendingColumns { terms: vec![Vec::with_capacity(changed.len()); W], ..Default::default() };
-        for (player, place) in changed {
-            let removed = place < 0;
-            let key = (!removed).then(|| self.tree.key(self.tree.find(player).expect("a changed entry is there")));
-            for (term, column) in columns.terms.iter_mut().enumerate() {
-                column.push(key.map_or(0, |key| self.spec.value(term, key[term])));
-            }
-            columns.players.push(player);
-            columns.places.push(if removed { !place } else { place });
-            columns.removed.push(removed);
-        }
-        columns
+        self.pending_columns(&changed)
+    }
+
+    fn pending_players(&self) -> Vec<u32> {
+        self.pending.iter().map(|(player, _)| player).collect()
+    }
+
+    fn pending_of(&self, players: &[u32]) -> PendingColumns {
+        let changed: Vec<(u32, i64)> = players.iter().filter_map(|&n| Some((n, self.pending.get(n)?))).collect();
+        self.pending_columns(&changed)
     }
 
     fn pending_place(&self, player: u32) -> i64 {

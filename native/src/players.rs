@@ -54,6 +54,10 @@ pub struct PlayerTable {
     hashing: RandomState,
     /// The place of each player's latest submission, -1 for none; empty until first used.
     places: Vec<i64>,
+    /// Players whose place was set since the last `settle`, and the place before.
+    unsettled: Vec<(u32, i64)>,
+    /// A bit for each player whose place is not yet written.
+    changed: Vec<u64>,
 }
 
 impl Default for PlayerTable {
@@ -63,6 +67,8 @@ impl Default for PlayerTable {
             buckets: vec![EMPTY_BUCKET; 1],
             hashing: RandomState::default(),
             places: Vec::new(),
+            unsettled: Vec::new(),
+            changed: Vec::new(),
         }
     }
 }
@@ -77,7 +83,10 @@ impl PlayerTable {
     }
 
     pub fn memory_bytes(&self) -> usize {
-        self.ids.memory_bytes() + self.buckets.capacity() * size_of::<Bucket>() + self.places.capacity() * 8
+        self.ids.memory_bytes()
+            + self.buckets.capacity() * size_of::<Bucket>()
+            + self.places.capacity() * 8
+            + self.changed.capacity() * 8
     }
 
     /// The id of a number that was given out.
@@ -239,6 +248,65 @@ impl PlayerTable {
         }
         std::mem::replace(&mut self.places[at], place)
     }
+
+    /// Set the place of a player's latest submission, for now; what it was.
+    pub fn chain(&mut self, number: u32, place: i64) -> i64 {
+        let previous = self.set_last_place(number, place);
+        self.unsettled.push((number, previous));
+        previous
+    }
+
+    /// Places that were set stay; they are to be written.
+    pub fn settle(&mut self) {
+        for (number, _) in std::mem::take(&mut self.unsettled) {
+            self.set_changed(number, true);
+        }
+    }
+
+    /// Places that were set since the last `settle` are what they were before.
+    pub fn unchain(&mut self) {
+        while let Some((number, previous)) = self.unsettled.pop() {
+            self.set_last_place(number, previous);
+        }
+    }
+
+    /// The settled place of a player, -1 if it is written.
+    pub fn changed_place(&self, number: u32) -> i64 {
+        if !self.is_changed(number) {
+            return -1;
+        }
+        let unsettled = self.unsettled.iter().find(|&&(player, _)| player == number);
+        unsettled.map_or_else(|| self.last_place(number), |&(_, previous)| previous)
+    }
+
+    pub fn is_changed(&self, number: u32) -> bool {
+        self.changed.get(number as usize / 64).is_some_and(|word| word >> (number % 64) & 1 == 1)
+    }
+
+    pub fn set_changed(&mut self, number: u32, changed: bool) {
+        let at = number as usize / 64;
+        if at >= self.changed.len() {
+            self.changed.resize(self.len().div_ceil(64).max(at + 1), 0);
+        }
+        let bit = 1 << (number % 64);
+        if changed { self.changed[at] |= bit } else { self.changed[at] &= !bit }
+    }
+
+    /// The players whose place is not yet written.
+    pub fn changed(&self) -> Vec<u32> {
+        let words = self.changed.iter().enumerate().filter(|(_, word)| **word != 0);
+        let numbers = words.flat_map(|(at, word)| {
+            (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| at as u32 * 64 + bit)
+        });
+        numbers.collect()
+    }
+
+    /// No player has a place any more.
+    pub fn forget_places(&mut self) {
+        self.places = Vec::new();
+        self.unsettled = Vec::new();
+        self.changed = Vec::new();
+    }
 }
 
 /// Into a bucket that has room.
@@ -303,5 +371,23 @@ mod tests {
         assert_eq!(table.set_last_place(number, 7), -1);
         assert_eq!(table.set_last_place(number, 9), 7);
         assert_eq!(table.last_place(number), 9);
+    }
+
+    #[test]
+    fn others_see_places_once_they_are_settled() {
+        let mut table = PlayerTable::default();
+        let numbers: Vec<u32> = (0..200).map(|n| table.intern(format!("p{n}").as_bytes()).unwrap()).collect();
+        assert_eq!([table.chain(7, 1), table.chain(7, 2), table.chain(130, 3)], [-1, 1, -1]);
+        assert_eq!((table.changed_place(7), table.changed()), (-1, vec![]));
+        table.settle();
+        assert_eq!((table.changed_place(7), table.changed()), (2, vec![7, 130]));
+        assert_eq!([table.chain(7, 4), table.chain(7, 5), table.chain(8, 6)], [2, 4, -1]);
+        assert_eq!((table.changed_place(7), table.last_place(7)), (2, 5));
+        table.unchain();
+        assert_eq!((table.changed_place(7), table.last_place(7), table.last_place(8)), (2, 2, -1));
+        table.set_changed(7, false);
+        assert_eq!((table.changed_place(7), table.last_place(7), table.changed()), (-1, 2, vec![130]));
+        table.forget_places();
+        assert!(numbers.iter().all(|&number| table.last_place(number) == -1 && !table.is_changed(number)));
     }
 }

@@ -3,15 +3,20 @@
 //! Batch calls copy their columns, release the interpreter, and take the locks in one order: players, then index. No lock
 //! is held while the interpreter is asked for, so a reader that waits for a writer can't stop it.
 
-use crate::columns::{Ints, Texts, id_of, int_of};
+use crate::answers;
+use crate::changes::in_order;
+use crate::columns::{Ints, Texts, are_ints, are_submission_ids, are_texts, id_of, int_of};
 use crate::ids::{IdRun, SubmissionIds};
 use crate::index::{AnyIndex, Effect, PendingColumns, Policy, Ranking, RowColumns, Spec, Standing, new_index};
+use crate::packed::ROWS_MAX;
 use crate::players::PlayerTable;
+use crate::segment::{PackedRows, merge_places};
 use parking_lot::{RwLock, RwLockWriteGuard};
 use pyo3::exceptions::{PyAssertionError, PyIndexError, PyMemoryError, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple};
+use pyo3::types::{PyBytes, PyList, PyTuple};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Rows applied before readers get their turn.
 const ROWS_PER_TURN: usize = 64;
@@ -44,7 +49,9 @@ impl Players {
             let mut table = self.table.write();
             for (id, &place) in ids.iter().zip(&places.0) {
                 let number = table.intern(id).ok_or_else(full)?;
-                table.set_last_place(number, place);
+                if !table.is_changed(number) {
+                    table.set_last_place(number, place);
+                }
             }
             Ok(())
         })
@@ -60,23 +67,95 @@ impl Players {
     fn chain(&self, py: Python<'_>, ids: Texts, places: Ints) -> PyResult<Vec<i64>> {
         same_length(&ids, &[&places])?;
         py.detach(|| {
+            let numbers = find_or_intern(&self.table, &ids)?;
             let mut table = self.table.write();
-            let numbers = intern_all(&mut table, &ids)?;
-            Ok(numbers.iter().zip(&places.0).map(|(&n, &p)| table.set_last_place(n, p)).collect())
+            Ok(numbers.iter().zip(&places.0).map(|(&n, &p)| table.chain(n, p)).collect())
         })
     }
 
-    fn unchain(&self, py: Python<'_>, ids: Texts, previous: Ints) -> PyResult<()> {
-        same_length(&ids, &[&previous])?;
+    fn settle(&self) {
+        self.table.write().settle();
+    }
+
+    fn unchain(&self) {
+        self.table.write().unchain();
+    }
+
+    fn changed_place(&self, player_id: &Bound<'_, PyAny>) -> PyResult<i64> {
+        let id = id_of(player_id)?;
+        let look = |table: &PlayerTable| table.find(id.as_bytes()).map_or(-1, |number| table.changed_place(number));
+        Ok(player_id.py().detach(|| look(&self.table.read())))
+    }
+
+    fn changes(&self, py: Python<'_>) -> Changes {
+        py.detach(|| {
+            let changed = self.table.read().changed();
+            Changes::new(&self.table, changed)
+        })
+    }
+
+    /// The next of some changes, as they are now.
+    fn take(&self, py: Python<'_>, changes: &Changes, limit: usize) -> (Vec<String>, Vec<i64>) {
+        py.detach(|| {
+            let table = self.table.read();
+            let some = changes.take(limit).iter().filter(|&&number| table.is_changed(number));
+            some.map(|&number| (table.text(number).to_owned(), table.last_place(number))).unzip()
+        })
+    }
+
+    fn mark_clean(&self, py: Python<'_>, ids: Texts, places: Ints) -> PyResult<()> {
+        same_length(&ids, &[&places])?;
         py.detach(|| {
             let mut table = self.table.write();
-            for row in (0..ids.len()).rev() {
-                if let Some(number) = table.find(ids.get(row)) {
-                    table.set_last_place(number, previous.0[row]);
+            for (id, &place) in ids.iter().zip(&places.0) {
+                if let Some(number) = table.find(id)
+                    && table.last_place(number) == place
+                {
+                    table.set_changed(number, false);
                 }
             }
         });
         Ok(())
+    }
+
+    fn forget(&self, player_id: &Bound<'_, PyAny>) -> PyResult<()> {
+        let mut table = self.table.write();
+        if let Some(number) = table.find(id_of(player_id)?.as_bytes()) {
+            table.set_last_place(number, -1);
+            table.set_changed(number, false);
+        }
+        Ok(())
+    }
+
+    fn forget_places(&self) {
+        self.table.write().forget_places();
+    }
+}
+
+/// Players with changes in order of their ids, and how many of them have been taken.
+#[pyclass(module = "laurels._native", frozen)]
+struct Changes {
+    numbers: Vec<u32>,
+    taken: AtomicUsize,
+}
+
+impl Changes {
+    fn new(table: &RwLock<PlayerTable>, numbers: Vec<u32>) -> Self {
+        Self { numbers: in_order(table, numbers), taken: AtomicUsize::new(0) }
+    }
+
+    fn take(&self, limit: usize) -> &[u32] {
+        let start = self.taken.load(Ordering::Relaxed);
+        let end = self.numbers.len().min(start.saturating_add(limit));
+        self.taken.store(end, Ordering::Relaxed);
+        &self.numbers[start..end]
+    }
+}
+
+#[pymethods]
+impl Changes {
+    fn __len__(&self) -> usize {
+        self.numbers.len() - self.taken.load(Ordering::Relaxed)
     }
 }
 
@@ -166,7 +245,43 @@ impl Outcome {
     fn totals(&self) -> Vec<usize> {
         self.effects.iter().map(|effect| effect.total).collect()
     }
+
+    fn change(&self, at: usize) -> PyResult<Change> {
+        let effect = self.effects.get(at).ok_or_else(|| PyIndexError::new_err(at))?;
+        let (old, new) = (effect.old, effect.new);
+        Ok((
+            effect.counted,
+            old.map(|old| old.value),
+            new.map(|new| new.value),
+            old.map(|old| old.rank),
+            new.map(|new| new.rank),
+            old.map(|old| old.position),
+            new.map(|new| new.position),
+            effect.total,
+        ))
+    }
+
+    fn pack<'py>(&self, py: Python<'py>, rows: Ints) -> PyResult<Bound<'py, PyBytes>> {
+        if rows.0.len() != self.effects.len() || rows.0.len() > ROWS_MAX {
+            return Err(PyValueError::new_err(format!("there must be a row for each effect, at most {ROWS_MAX}")));
+        }
+        Ok(PyBytes::new(py, &answers::pack(&rows.0, &self.effects)))
+    }
+
+    #[staticmethod]
+    fn unpack(data: &[u8]) -> PyResult<(Vec<i64>, Self)> {
+        let (rows, effects) = answers::unpack(data)?;
+        Ok((rows, Self { effects }))
+    }
+
+    fn take(&self, rows: Vec<usize>) -> PyResult<Self> {
+        let effect = |at: &usize| self.effects.get(*at).copied().ok_or_else(|| PyIndexError::new_err(*at));
+        Ok(Self { effects: rows.iter().map(effect).collect::<PyResult<_>>()? })
+    }
 }
+
+/// What a row did: counted, old and new value, old and new rank, old and new position, total.
+type Change = (bool, Option<i64>, Option<i64>, Option<usize>, Option<usize>, Option<usize>, Option<usize>, usize);
 
 #[pyclass(module = "laurels._native", frozen)]
 struct Pending {
@@ -374,6 +489,18 @@ impl RankIndex {
         self.batch(py, |table, index| Pending::new(table, index.pending(table, limit.unwrap_or(usize::MAX))))
     }
 
+    fn changes(&self, py: Python<'_>) -> Changes {
+        py.detach(|| {
+            let players = self.index.read().pending_players();
+            Changes::new(&self.table, players)
+        })
+    }
+
+    /// The next of some changes, as they are now.
+    fn take(&self, py: Python<'_>, changes: &Changes, limit: usize) -> Pending {
+        self.batch(py, |table, index| Pending::new(table, index.pending_of(changes.take(limit))))
+    }
+
     fn pending_places(&self, py: Python<'_>, ids: Texts) -> Vec<i64> {
         self.batch(py, |table, index| {
             ids.iter().map(|id| table.find(id).map_or(-1, |n| index.pending_place(n))).collect()
@@ -555,11 +682,17 @@ fn not_negative(places: &Ints) -> PyResult<()> {
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(are_texts, module)?)?;
+    module.add_function(wrap_pyfunction!(are_submission_ids, module)?)?;
+    module.add_function(wrap_pyfunction!(are_ints, module)?)?;
     module.add_class::<Players>()?;
     module.add_class::<Rows>()?;
     module.add_class::<Outcome>()?;
     module.add_class::<Pending>()?;
+    module.add_class::<Changes>()?;
     module.add_class::<RankIndex>()?;
+    module.add_class::<PackedRows>()?;
+    module.add_function(wrap_pyfunction!(merge_places, module)?)?;
     module.add_class::<IdRun>()?;
     module.add_class::<SubmissionIds>()
 }

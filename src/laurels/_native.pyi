@@ -12,6 +12,15 @@ from typing_extensions import Buffer
 
 Ints: TypeAlias = Sequence[int] | Buffer
 
+def are_texts(values: list[Any], least: int, most: int) -> bool:
+    """Whether all values are plain `str` of `least` to `most` bytes in UTF-8."""
+
+def are_submission_ids(values: list[Any], most: int) -> bool:
+    """Whether each value is None or a plain `str` of 1 to `most` bytes in UTF-8 that does not start with @."""
+
+def are_ints(values: list[Any]) -> bool:
+    """Whether all values are plain `int` of signed 64 bits."""
+
 class Players:
     """The player ids of one game, interned: every id is kept once and shared by all rank indexes of the game.
 
@@ -24,15 +33,36 @@ class Players:
     def memory_bytes(self) -> int:
         """Bytes held: ids, table and places."""
     def load(self, ids: Sequence[str], places: Ints) -> None:
-        """Intern ids and set the place of each one's latest submission (-1 for none); of a repeated id the last."""
+        """Intern ids and set the place of each one's latest submission (-1 for none); of a repeated id the last.
+        A place that is settled and not yet written stays."""
     def last_places(self, ids: Sequence[str]) -> list[int]:
         """The place of each player's latest submission, -1 where there is none."""
     def chain(self, ids: Sequence[str], places: Ints) -> list[int]:
         """Record a submission of each player at the given places, in order, and return the place that each
         player's previous submission has (-1 for none). A player may occur several times: the second
         occurrence gets the first's place."""
-    def unchain(self, ids: Sequence[str], previous: Ints) -> None:
-        """Undo the latest `chain` of the same ids, given what it returned."""
+    def settle(self) -> None:
+        """What was chained since the last time stays, and is to be written."""
+    def unchain(self) -> None:
+        """Undo what was chained since the last `settle`."""
+    def changed_place(self, player_id: str) -> int:
+        """The place of a player's latest settled submission, -1 if there is none, or it is written."""
+    def changes(self) -> Changes:
+        """The players whose places are to be written."""
+    def take(self, changes: Changes, limit: int) -> tuple[list[str], list[int]]:
+        """Ids and places of the next `limit` of them, as they are now; without those that were written meanwhile."""
+    def mark_clean(self, ids: Sequence[str], places: Ints) -> None:
+        """These places were written."""
+    def forget(self, player_id: str) -> None:
+        """A player has no submission any more, and nothing to write."""
+    def forget_places(self) -> None:
+        """No player has a submission; the ids stay."""
+
+class Changes:
+    """Players in order of their ids (by UTF-8 bytes), whose changes are to be written. Taken slice by slice."""
+
+    def __len__(self) -> int:
+        """How many are left."""
 
 class Rows:
     """Consecutive entries of a board instance, as columns in board order. Lists are made when asked for."""
@@ -73,6 +103,17 @@ class Outcome:
     def new_positions(self) -> list[int | None]: ...
     @property
     def totals(self) -> list[int]: ...
+    def change(
+        self, at: int
+    ) -> tuple[bool, int | None, int | None, int | None, int | None, int | None, int | None, int]:
+        """What one row did: counted, old and new value, old and new rank, old and new position, total."""
+    def take(self, rows: list[int]) -> Outcome:
+        """Some of the rows."""
+    def pack(self, rows: Sequence[int]) -> bytes:
+        """All of it as bytes, and a number for each row."""
+    @staticmethod
+    def unpack(data: bytes) -> tuple[list[int], Outcome]:
+        """What `pack` was given. ValueError if these bytes are no such thing."""
 
 class Pending:
     """Entries that changed since they were last marked clean, in order of player id (by UTF-8 bytes), as columns."""
@@ -144,6 +185,10 @@ class RankIndex:
     def pending_count(self) -> int: ...
     def pending(self, limit: int | None = None) -> Pending:
         """The entries not yet written (at most `limit` of them, lowest ids first)."""
+    def changes(self) -> Changes:
+        """The players whose entries are not yet written."""
+    def take(self, changes: Changes, limit: int) -> Pending:
+        """The entries of the next `limit` of them, as they are now; without those that were written meanwhile."""
     def pending_places(self, ids: Sequence[str]) -> list[int]:
         """The place of each player's unwritten entry, -1 where there is none or it is removed."""
     def mark_clean(self, ids: Sequence[str], places: Ints) -> None:
@@ -175,14 +220,40 @@ class RankIndex:
     def check(self) -> None:
         """Prove every invariant; AssertionError with what is wrong. O(n log n)."""
 
+class PackedRows:
+    """Columns of equal length, at most 65,536 rows, packed into bytes: a segment of the log. A value is text, a signed
+    64-bit int, a bool, a Decimal, a frozenset of text or None, and is made anew when it is asked for."""
+
+    names: list[str]
+    erased: list[int]  # rows whose values are gone, in order
+    @staticmethod
+    def pack(columns: list[tuple[str, list[Any]]]) -> bytes:
+        """Named columns as bytes."""
+    def __init__(self, data: bytes) -> None:
+        """From what `pack` or `without` made. ValueError if these bytes are no such thing; it may come only when a
+        damaged value is asked for."""
+    def __len__(self) -> int:
+        """How many rows there are, the erased ones included."""
+    def row(self, row: int) -> list[Any] | None:
+        """The values of one row, one for each column; None if it was erased."""
+    def columns(self, start: int, stop: int) -> list[list[Any]]:
+        """The columns of the rows from `start` to before `stop`, of which none may be erased."""
+    def without(self, rows: list[int]) -> bytes:
+        """As bytes, with these rows erased too."""
+
+def merge_places(chunk: bytes | None, ids: list[str], places: list[int]) -> list[tuple[str, bytes]]:
+    """A chunk of the places of players' latest submissions, packed in order of their ids (columns player_id and place),
+    once those of some have changed (-1: is gone): as one chunk or several, each with its first id."""
+
 class IdRun:
     """A sorted run of submission ids on its way to the store. Keys and places are big-endian bytes, 16 and 8 each."""
 
-    chunks: list[tuple[bytes, bytes, bytes]]  # (first key, keys, places)
     least: bytes
     greatest: bytes
     filter: bytes
     def __len__(self) -> int: ...
+    def chunks(self, first: int, limit: int) -> list[tuple[bytes, bytes, bytes]]:
+        """Up to `limit` chunks (first key, keys, places) from one on."""
 
 class SubmissionIds:
     """The submission ids of one game and their places in the log: recent ones in memory, older ones in sorted runs that
@@ -200,16 +271,19 @@ class SubmissionIds:
         """The place of a key in one chunk of a run, -1 if it isn't there."""
     def find(self, ids: list[str | None]) -> tuple[list[int], list[tuple[int, int]]]:
         """For each id its place, -1 if memory doesn't know it; and (row, run) for each run that may hold it."""
+    def repeats(self, ids: list[str | None]) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """(row, place) of each id that memory knows, (row, ~first) of each that an earlier row `first` has; and
+        (row, run) for each run that may hold one of the others."""
     def insert(self, ids: list[str | None], first_place: int) -> None:
         """Remember ids; row i has place `first_place` + i."""
     def freeze(self) -> IdRun:
-        """The recent ids as a run for the store to keep."""
+        """The recent ids as a run for the store to keep; with those of an earlier `freeze` that nothing came of."""
     def adopt(self, number: int, run: IdRun, replaced: list[int]) -> None:
-        """The store has committed a run: it stands for the recent ids, or for the runs that it replaces."""
+        """The store has committed a run: it stands for the ids frozen last, or for the runs that it replaces."""
     def add_run(self, number: int, least: bytes, greatest: bytes, filter: bytes) -> None:
         """Take up a run that the store has kept."""
     def absorb(self, keys: bytes, places: bytes) -> None:
         """Remember the keys of a chunk of a run, to look many ids up in memory."""
     @staticmethod
-    def merge(chunks: list[tuple[bytes, bytes]]) -> IdRun:
+    def merge(chunks: Iterable[tuple[bytes, bytes]]) -> IdRun:
         """One run from the chunks (keys, places) of several."""

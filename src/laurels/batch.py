@@ -11,6 +11,7 @@ from datetime import datetime
 from decimal import Context, Decimal, DecimalException, InvalidOperation, Overflow, Rounded
 from typing import Any, TypeGuard
 
+from laurels._native import are_ints, are_submission_ids, are_texts
 from laurels.errors import InvalidInput, LimitExceeded, OutOfRange
 from laurels.model import INT64_MAX, INT64_MIN, Dimension, DimensionValue, GameDefinition, Limits, Number
 from laurels.windows import CALENDAR_RULE, in_calendar, to_us
@@ -145,14 +146,8 @@ def checked_dimension(value: Any, name: str, declared: Dimension | None, limits:
 
 
 def _check_texts(values: Sequence[Any], name: str, least: int, most: int) -> None:
-    if set(map(type, values)) == {str}:
-        whole = "".join(values)
-        lengths = set(map(len, values))
-        if whole.isascii():
-            if least <= min(lengths) and max(lengths) <= most:
-                return
-        elif least <= min(lengths) and max(lengths) * 4 <= most and _bytes(whole) is not None:
-            return
+    if are_texts(values if type(values) is list else list(values), least, most):
+        return
     for row, value in enumerate(values):
         if type(value) is not str:
             raise InvalidInput(_at(name, row, values), value, "must be text")
@@ -213,11 +208,9 @@ def _listed(column: Any) -> list[Any] | None:
 
 
 def _numbers(column: list[Any], name: str, *, required: bool) -> list[Any]:
-    kinds = set(map(type, column))
-    if kinds == {int}:
-        if min(column) >= INT64_MIN and max(column) <= INT64_MAX:
-            return column
-    elif kinds == {Decimal}:
+    if are_ints(column):
+        return column
+    if set(map(type, column)) == {Decimal}:
         try:
             if all(map(Decimal.is_finite, map(PLAIN.plus, column))):
                 return column
@@ -254,6 +247,8 @@ def _submission_ids(column: Any, rows: int, limits: Limits) -> list[str | None]:
     if column is None:
         return [None] * rows
     values = _column(column, "submission_ids", rows, rows)
+    if are_submission_ids(values, limits.id_bytes_max):
+        return values
     if uuid.UUID in set(map(type, values)):
         values = [str(value) if type(value) is uuid.UUID else value for value in values]
     # Where there is none, any text will do for the check, so that errors still count rows from the first.
@@ -304,16 +299,9 @@ def _dimension(values: Any, name: str, rows: int, declared: Dimension, limits: L
         one = None if values is None else _dimension_value(values, name, declared, limits)
         return [one] * rows
     column = _column(values, name, rows, rows)
-    kinds = set(map(type, column))
-    if declared.type == "text" and kinds == {str}:
-        check_texts(column, name, limits.text_bytes_max)
+    if declared.type == "text" and are_texts(column, 0, limits.text_bytes_max):
         return column
-    if (
-        declared.type in ("text", "integer")
-        and kinds == {int}
-        and min(column) >= INT64_MIN
-        and max(column) <= INT64_MAX
-    ):
+    if declared.type in ("text", "integer") and are_ints(column):
         return column
     memo: dict[Any, DimensionValue] = {}
     checked: list[DimensionValue | None] = []

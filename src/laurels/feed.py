@@ -11,7 +11,7 @@ from laurels._native import Players, RankIndex
 from laurels.batch import Batch
 from laurels.boards import Place, Route
 from laurels.errors import OutOfRange
-from laurels.index import GameState, Indexes, LiveBoard
+from laurels.index import GameState, Indexes, LiveBoard, Unwritten
 from laurels.model import Submission
 from laurels.stores.base import Effect, Entries, NewInstance, Removal, Segment, seq_and_row
 from laurels.windows import to_us
@@ -31,25 +31,25 @@ class SegmentOutcome:
         self._parts.append((board, route, first_row, outcome))
 
     def effects(self) -> list[Effect]:
-        """The same as columns."""
+        """The same by the names that answers have for instances."""
         if self._effects is None:
             self._effects = [
                 Effect(
-                    instance=board.ranker.instance_name(route.place),
-                    scale=board.ranker.score_scale,
-                    rows=[first_row + row for row in route.rows],
-                    counted=outcome.counted,
-                    old_values=outcome.old_values,
-                    new_values=outcome.new_values,
-                    old_ranks=outcome.old_ranks,
-                    new_ranks=outcome.new_ranks,
-                    old_positions=outcome.old_positions,
-                    new_positions=outcome.new_positions,
-                    totals=outcome.totals,
+                    board.ranker.instance_name(route.place),
+                    board.ranker.score_scale,
+                    _from(first_row, route.rows),
+                    outcome,
                 )
                 for board, route, first_row, outcome in self._parts
             ]
         return self._effects
+
+
+def _from(first_row: int, rows: Sequence[int]) -> Sequence[int]:
+    """Rows of a batch as rows of its segment."""
+    if isinstance(rows, range):
+        return range(first_row + rows.start, first_row + rows.stop)
+    return [first_row + row for row in rows]
 
 
 class LocalFeed:
@@ -105,8 +105,12 @@ class LocalFeed:
         """How many entries changed since they were last written."""
         return self._indexes.unwritten_count()
 
-    def unwritten(self) -> tuple[list[NewInstance], list[Entries]]:
-        """All of them, in the order of their keys, and the instances that the store must learn first."""
+    def new_instances(self) -> list[NewInstance]:
+        """The instances that the store must learn before it is given entries of theirs."""
+        return self._indexes.new_instances()
+
+    def unwritten(self) -> Unwritten:
+        """The entries that changed since they were last written."""
         return self._indexes.unwritten()
 
     def written(self, instances: Sequence[NewInstance], entries: Sequence[Entries]) -> None:

@@ -136,7 +136,9 @@ class Game:
     async def submit_batch(self, batch: Batch) -> Answers:
         """Submit a batch made by `checked_batch`, or columns of the same form by an importer."""
         accepted = await self._store.submit(self.name, batch)
-        again = [row for row, repeated in enumerate(accepted.repeated) if repeated]
+        again = []
+        if True in accepted.repeated:
+            again = [row for row, repeated in enumerate(accepted.repeated) if repeated]
         stored: dict[int, Submission] = {}
         if again:
             found = await self._store.submissions(self.name, [accepted.places[row] for row in again])
@@ -144,10 +146,9 @@ class Game:
                 if submission is None:
                     raise Conflict(f"submission {batch.submission_ids[row]!r} was accepted before and has been erased")
                 stored[row] = submission
-        ids = [
-            given_id(place) if submission_id is None else submission_id
-            for submission_id, place in zip(batch.submission_ids, accepted.places, strict=True)
-        ]
+        ids: list[Any] = batch.submission_ids
+        if None in ids:
+            ids = [given_id(place) if id is None else id for id, place in zip(ids, accepted.places, strict=True)]
         return Answers(batch, accepted, ids, stored)
 
     def check_batch(self, batch: Batch) -> None:
@@ -444,7 +445,7 @@ class Game:
                 )
                 for board, place, terms, latest in restored
             ]
-            return self._indexes.unwritten()[0], entries
+            return self._indexes.new_instances(), entries
 
         def unbanned() -> None:
             self._state.banned.discard(player_id)

@@ -8,7 +8,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterable, Sequence
 
-from laurels._native import Players, RankIndex
+from laurels._native import Changes, Players, RankIndex
 from laurels.boards import Place, Ranker
 from laurels.model import GameDefinition
 from laurels.stores.base import Entries, NewInstance, Reads, SavedBoard
@@ -61,6 +61,33 @@ class Instance:
         self.place = place
         self.index = index
         self.used = 0
+
+
+class Unwritten:
+    """Changed entries of some instances, handed over slice by slice in order of instance and player."""
+
+    def __init__(self, instances: list[Instance], is_wanted: Callable[[Instance], bool]) -> None:
+        self._instances = instances
+        self._is_wanted = is_wanted
+        self._ordered: list[tuple[Instance, Changes]] = []
+
+    def sort(self) -> int:
+        """Bring them into the order of their keys; how many there are. Takes its time: call it once, on any thread."""
+        self._ordered = [(instance, instance.index.changes()) for instance in reversed(self._instances)]
+        return sum(len(changes) for _, changes in self._ordered)
+
+    def take(self, rows: int) -> list[Entries]:
+        """The next, up to so many rows, as they are now; nothing at the end. For the writer's thread."""
+        taken: list[Entries] = []
+        while self._ordered and rows:
+            instance, changes = self._ordered[-1]
+            some = instance.index.take(changes, rows)
+            if len(some) and self._is_wanted(instance):
+                taken.append(Entries(instance.id, some.player_ids, some.terms, some.places, some.removed))
+                rows -= len(some)
+            if not len(changes) or not self._is_wanted(instance):
+                self._ordered.pop()
+        return taken
 
 
 class Indexes:
@@ -155,16 +182,20 @@ class Indexes:
         """How many entries changed since they were last written."""
         return sum(instance.index.pending_count() for instance in list(self._dirty))
 
-    def unwritten(self) -> tuple[list[NewInstance], list[Entries]]:
-        """All of them, in the order of their keys, and the instances that the store must learn first."""
-        changed = []
-        for instance in sorted(self._dirty, key=lambda instance: instance.id):
-            pending = instance.index.pending()
-            if len(pending):
-                changed.append(Entries(instance.id, pending.player_ids, pending.terms, pending.places, pending.removed))
-            else:
+    def new_instances(self) -> list[NewInstance]:
+        """The instances that the store must learn before it is given entries of theirs."""
+        return list(self._new.values())
+
+    def unwritten(self) -> Unwritten:
+        """The entries that changed since they were last written."""
+        for instance in list(self._dirty):
+            if not instance.index.pending_count():
                 self._dirty.pop(instance, None)
-        return list(self._new.values()), changed
+        return Unwritten(sorted(self._dirty, key=lambda instance: instance.id), self._is_resident)
+
+    def _is_resident(self, instance: Instance) -> bool:
+        """What was let go of meanwhile is not written any more."""
+        return self._instances.get((instance.board.id, instance.place)) is instance
 
     def written(self, instances: Sequence[NewInstance], entries: Sequence[Entries]) -> None:
         """These are durable now."""

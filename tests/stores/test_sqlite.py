@@ -165,7 +165,9 @@ async def test_read_only_file(path: Path) -> None:
 async def test_changed_row_of_the_log_is_noticed(path: Path) -> None:
     await fill(path, 3_000)
     with sqlite3.connect(path) as db:
-        db.execute("UPDATE segments SET rows = replace(rows, '\"p00042\",42,', '\"p00042\",43,') WHERE seq = 1")
+        rows = bytearray(db.execute("SELECT rows FROM segments WHERE seq = 1").fetchone()[0])
+        rows[len(rows) // 2] ^= 1
+        db.execute("UPDATE segments SET rows = ? WHERE seq = 1", (bytes(rows),))
     db.close()
     async with Laurels.open(f"sqlite:///{path}") as laurels:
         problems = (await laurels.verify()).problems
@@ -244,14 +246,13 @@ async def test_full_disk(path: Path) -> None:
 # --- the file in other hands ------------------------------------------------------------------------------------
 
 
-async def test_views_show_plain_tables(path: Path) -> None:
+async def test_any_sqlite_tool_reads_the_standings(path: Path) -> None:
     async with Laurels.open(f"sqlite:///{path}", config=CONFIG) as laurels:
         game = laurels.game("g")
-        answer = await game.submit("amy", 7, submission_id="mine")
-        given = await game.submit("bob", 5)
+        await game.submit("amy", 7, submission_id="mine")
+        await game.submit("bob", 5)
     db = sqlite3.connect(path)
-    rows = db.execute("SELECT game, submission_id, player_id, score FROM submissions ORDER BY place").fetchall()
-    assert rows == [("g", answer.submission_id, "amy", 7), ("g", given.submission_id, "bob", 5)]
+    assert db.execute("SELECT sum(size) FROM segments").fetchone() == (2,)
     standings = db.execute("SELECT game, player_id, term1 FROM standings WHERE board = 'best' ORDER BY term1 DESC")
     assert standings.fetchall() == [("g", "amy", 7), ("g", "bob", 5)]
     db.close()
@@ -267,7 +268,7 @@ async def test_compact_keeps_everything(path: Path) -> None:
 
 
 async def test_ids_move_into_runs_and_are_found_there(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("laurels.stores.sqlite.behind.IDS_IN_MEMORY_MAX", 500)
+    monkeypatch.setattr("laurels.stores.sqlite.upkeep.IDS_IN_MEMORY_MAX", 500)
     ids = [f"id-{n * 7919 % 20_000}" for n in range(20_000)]
     async with Laurels.open(f"sqlite:///{path}", config=CONFIG) as laurels:
         game = laurels.game("g")
@@ -305,3 +306,67 @@ async def test_old_answers_go_and_repeats_still_do_not_count(path: Path, clock: 
         late = await game.submit("amy", 10, submission_id="once")
         assert (late.accepted_at, late.score, late.changes) == (first.accepted_at, 10, [])
         assert (await game.board("total").entry("amy")).entry.score == 10
+
+
+# --- written behind ---------------------------------------------------------------------------------------------
+
+
+async def test_what_is_unwritten_stays_bounded_while_requests_never_let_up(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("laurels.stores.sqlite.behind.TAIL_ROWS_MAX", 5_000)
+    monkeypatch.setattr("laurels.stores.sqlite.behind.SORTED_BESIDE_MIN", 0)
+    monkeypatch.setattr("laurels.stores.sqlite.behind.IDLE_S", 1_000.0)
+    monkeypatch.setattr("laurels.stores.sqlite.upkeep.IDS_IN_MEMORY_MAX", 3_000)
+    most = 0
+    async with Laurels.open(f"sqlite:///{path}", config=CONFIG) as laurels:
+        state = laurels._store._state  # type: ignore[attr-defined]
+        for group in range(100):
+            players = [f"p{(group * 7919 + n * 31) % 30_000}" for n in range(1_000)]
+            ids = [f"{group}-{n}" for n in range(1_000)]
+            await laurels.game("g").submit_many(players, range(1_000), submission_ids=ids)
+            most = max(most, state.tail_rows)
+        assert 5_000 < most <= 15_000
+        assert (await laurels.verify()).problems == []
+        assert all((await laurels.game("g").submit_many(players, range(1_000), submission_ids=ids)).repeated)
+        newest = (await laurels.game("g").history(players[-1])).items[0]
+        assert newest.submission_id == "99-999"
+    async with Laurels.open(f"sqlite:///{path}") as laurels:
+        assert (await laurels.verify()).problems == []
+        assert (await laurels.game("g").history(players[-1])).items[0] == newest
+
+
+async def test_chunks_of_a_run_that_never_came_to_be_go(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("laurels.stores.sqlite.upkeep.IDS_IN_MEMORY_MAX", 500)
+    await fill(path, 10)
+    with sqlite3.connect(path) as db:
+        db.executemany("INSERT INTO id_chunks VALUES (77, ?, x'', x'')", [(bytes([n]),) for n in range(9)])
+    db.close()
+    async with Laurels.open(f"sqlite:///{path}") as laurels:
+        await laurels.game("g").submit_many(["p"] * 600, [1] * 600, submission_ids=[f"new-{n}" for n in range(600)])
+        for _ in range(100):
+            await asyncio.sleep(0.05)
+            with sqlite3.connect(path) as db:
+                runs = [run for (run,) in db.execute("SELECT run FROM id_runs")]
+            db.close()
+            if runs:
+                break
+        assert (await laurels.verify()).problems == []
+    with sqlite3.connect(path) as db:
+        assert {run for (run,) in db.execute("SELECT run FROM id_chunks")} == set(runs) != set()
+    db.close()
+
+
+async def test_answers_of_erased_rows_go_and_the_others_stay(path: Path) -> None:
+    async with Laurels.open(f"sqlite:///{path}", config=CONFIG) as laurels:
+        game = laurels.game("g")
+        names, ids = ["amy", "bob", "amy", "cat"], ["1", "2", "3", "4"]
+        first = await game.submit_many(names, [5, 6, 7, 8], submission_ids=ids)
+        kept = [first[1], first[3]]
+        await game.remove_player("amy")
+    async with Laurels.open(f"sqlite:///{path}") as laurels:
+        game = laurels.game("g")
+        again = await game.submit_many(["bob", "cat"], [6, 8], submission_ids=["2", "4"])
+        assert list(again) == kept
+        assert [s.player_id for piece in [p async for p in game.submissions()] for s in piece] == ["bob", "cat"]
+        assert (await laurels.verify()).problems == []

@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
+from laurels._native import Outcome as Changes
 from laurels._native import Players, SubmissionIds
 from laurels.batch import Batch
 from laurels.boards import Place, unscaled
@@ -82,42 +83,40 @@ class Segment:
         return place_of(self.seq, self.first_row)
 
 
-class Effect(Struct, frozen=True, kw_only=True):
-    """What the rows of a segment did to one board instance, as columns (see `_native.Outcome`)."""
+@dataclass(slots=True)
+class Effect:
+    """What rows of a segment did to one board instance: `changes` has one for each of `rows`."""
 
     instance: InstanceName
     scale: int
-    rows: list[int]
-    counted: list[bool]
-    old_values: list[int | None]
-    new_values: list[int | None]
-    old_ranks: list[int | None]
-    new_ranks: list[int | None]
-    old_positions: list[int | None]
-    new_positions: list[int | None]
-    totals: list[int]
+    rows: Sequence[int]
+    changes: Changes
 
     def change(self, row: int) -> EntryChange | None:
         """The effect of one row of the segment, None if it did not feed this instance."""
         at = bisect_left(self.rows, row)
         if at == len(self.rows) or self.rows[at] != row:
             return None
-        old, new = self.old_values[at], self.new_values[at]
+        counted, old, new, old_rank, new_rank, old_position, new_position, total = self.changes.change(at)
         return EntryChange(
             instance=self.instance,
-            counted=self.counted[at],
+            counted=counted,
             old_score=None if old is None else unscaled(old, self.scale),
             new_score=None if new is None else unscaled(new, self.scale),
-            old_rank=self.old_ranks[at],
-            new_rank=self.new_ranks[at],
-            old_position=self.old_positions[at],
-            new_position=self.new_positions[at],
-            total=self.totals[at],
+            old_rank=old_rank,
+            new_rank=new_rank,
+            old_position=old_position,
+            new_position=new_position,
+            total=total,
         )
+
+    def take(self, kept: Sequence[int]) -> "Effect":
+        """The effect of some of the rows, given by where they stand in `rows`."""
+        return Effect(self.instance, self.scale, [self.rows[at] for at in kept], self.changes.take(list(kept)))
 
 
 class Outcome(Protocol):
-    """What a segment did. Columns are made when asked for, so that a bulk load that asks for nothing pays nothing."""
+    """What a segment did. Looked into when asked for, so that a bulk load that asks for nothing pays nothing."""
 
     def effects(self) -> list[Effect]:
         """By board instance."""
@@ -182,6 +181,16 @@ class Removal(Struct, frozen=True):
     place: int
 
 
+class Unwritten(Protocol):
+    """Changed entries on their way to the store. However many there are, they are handed over a slice at a time."""
+
+    def sort(self) -> int:
+        """Bring them into the order of their keys; how many there are. Takes its time: call it once, on any thread."""
+
+    def take(self, rows: int) -> list[Entries]:
+        """The next, up to so many rows, as they are now; nothing at the end. For the writer's thread."""
+
+
 class Feed(Protocol):
     """Who takes what is committed, in order, and knows the entries that are not yet written. Called by the store's
     writer only."""
@@ -195,8 +204,11 @@ class Feed(Protocol):
     def unwritten_count(self) -> int:
         """How many entries changed since they were last written."""
 
-    def unwritten(self) -> tuple[list[NewInstance], list[Entries]]:
-        """All of them, in the order of their keys, and the instances that the store must learn first."""
+    def new_instances(self) -> list[NewInstance]:
+        """The instances that the store must learn before it is given entries of theirs."""
+
+    def unwritten(self) -> Unwritten:
+        """The entries that changed since they were last written."""
 
     def written(self, instances: Sequence[NewInstance], entries: Sequence[Entries]) -> None:
         """These are durable now."""

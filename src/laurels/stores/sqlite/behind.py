@@ -1,4 +1,4 @@
-"""What follows from the log, written behind it: entries, each player's latest place, answers, runs of submission ids.
+"""What follows from the log, written behind it: entries, each player's latest place, answers.
 
 It is written in slices, when nothing waits or too much has piled up. A crash loses nothing of it: on opening, segments
 after `applied_seq` are applied again, which changes nothing where an entry was written already, because entries carry
@@ -9,25 +9,28 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
+from typing import TypeVar
 
-from laurels._native import SubmissionIds
+from laurels._native import Changes, Players
 from laurels.boards import place_key
 from laurels.errors import StoreError
 from laurels.stores.base import Entries, Feed, NewInstance
+from laurels.stores.sqlite.beside import Beside, Slices
 from laurels.stores.sqlite.schema import connect, translated
-from laurels.stores.sqlite.state import GameState, WriterState
+from laurels.stores.sqlite.state import WriterState
+from laurels.stores.sqlite.upkeep import Upkeep
+
+T = TypeVar("T")
 
 IDLE_S = 0.02
-SLICE_ROWS = 2_000
-TAIL_ROWS_MAX = 1_000_000  # about what a reopening after a crash applies again in a few seconds
-IDS_IN_MEMORY_MAX = 1 << 18
-ID_RUNS_MERGED = 4
-ID_RUN_SIZE_MAX = 1 << 22
+SLICE_ROWS = 1_000
+SLICE_PLACES = 4_000
+TAIL_ROWS_MAX = 4_000_000  # what a reopening after a crash applies again in some seconds
+OWED_MIN = 0.01  # so that a cycle begins, and goes on, whatever its size
+SORTED_BESIDE_MIN = 20_000
 WAL_BYTES_MAX = 64 * 2**20
 RETRY_S = 1.0
-UPKEEP_S = 30.0
 TERMS_MAX = 5
 
 UPSERT_ENTRY = (
@@ -42,14 +45,15 @@ logger = logging.getLogger("laurels.sqlite")
 class Behind:
     """Writes behind the log, on the writer's thread."""
 
-    def __init__(self, state: WriterState, feed: Feed, idempotency_days: int, is_awaited: Callable[[], bool]) -> None:
+    def __init__(self, state: WriterState, feed: Feed, idempotency_days: int) -> None:
         self._state = state
         self._feed = feed
-        self._idempotency_us = idempotency_days * 86_400_000_000
-        self._is_awaited = is_awaited  # whether requests wait
-        self._cycle: Iterator[int] | None = None
+        self._beside = Beside()
+        self.upkeep = Upkeep(state, feed, idempotency_days, self._beside)
+        self._cycle: Slices | None = None
+        self._cycle_rows = 0
+        self._owed_rows = 0.0
         self._retry_at = 0.0
-        self._upkeep_at = 0.0
         self._wal = state.path.with_name(state.path.name + "-wal")
         self._checkpoint: threading.Thread | None = None
 
@@ -57,12 +61,13 @@ class Behind:
         """Wait for what runs beside the writer."""
         if self._checkpoint is not None:
             self._checkpoint.join()
+        self._beside.stop()
 
     # --- writing behind -------------------------------------------------------------------------------------
 
     def wait_s(self) -> float | None:
         """How long the writer may wait for requests before it writes behind; None: there is nothing to write."""
-        if not self._is_behind():
+        if not self._is_behind() and self._cycle is None and not self.upkeep.is_due:
             return None
         return max(IDLE_S, self._retry_at - time.monotonic())
 
@@ -70,70 +75,101 @@ class Behind:
         state = self._state
         return state.applied_seq < state.seq or bool(state.answers) or self._feed.unwritten_count() > 0
 
-    def is_overdue(self) -> bool:
-        """Whether so much has piled up that it must be written though requests wait."""
+    def keep_up(self, rows: int) -> None:
+        """After a group of so many rows: when much has piled up, write as much as keeps it from growing on, though
+        requests wait. What changed by `TAIL_ROWS_MAX` rows of the log is written while at most as many more come in."""
+        pace = self._cycle_rows / TAIL_ROWS_MAX * (self._state.tail_rows / TAIL_ROWS_MAX)  # the more, the faster
+        self._owed_rows += rows * max(pace, OWED_MIN)
+        while self._owed_rows > 0 and self._is_overdue():
+            self._owed_rows -= max(1, self._write_slice())
+            if self._beside.is_busy:
+                break
+        if self._beside.is_busy or not self._is_overdue():
+            self._owed_rows = 0.0
+        if time.monotonic() >= self._retry_at:
+            self._tried(lambda: self.upkeep.slice(idle=False))
+
+    def _is_overdue(self) -> bool:
         return self._state.tail_rows > TAIL_ROWS_MAX and time.monotonic() >= self._retry_at
 
-    def write_slice(self) -> None:
-        """Write one slice of what is behind; put it off when that fails."""
-        try:
-            if self._cycle is None:
-                self._cycle = self._cycle_slices()
-            if next(self._cycle, None) is None:
-                self._cycle = None
-                self._upkeep()
-        except (sqlite3.Error, StoreError) as error:
+    def write_when_idle(self) -> None:
+        """Write one slice of what is behind; when nothing is, do a slice of the upkeep."""
+        if self._is_behind() or self._cycle is not None:
+            self._write_slice()
+        else:
+            self._tried(lambda: self.upkeep.slice(idle=True))
+
+    def _write_slice(self) -> int:
+        """Write one slice, and say how many rows it had."""
+        if self._cycle is None:
+            self._cycle = self._cycle_slices()
+        written = self._tried(lambda: next(self._cycle or iter(()), None))
+        if written is None:
             self._cycle = None
+        return written or 0
+
+    def _tried(self, work: Callable[[], T]) -> T | None:
+        """Do something that is put off when it fails."""
+        try:
+            return work()
+        except (sqlite3.Error, StoreError) as error:
             self._retry_at = time.monotonic() + RETRY_S
             logger.warning("entries stay in memory for now: %s", error)
+            return None
 
     def write_all(self) -> None:
         """Write everything that is behind. Raises StoreError."""
-        with translated(self._state.path):
-            if self._cycle is not None:
-                for _ in self._cycle:
-                    pass
-                self._cycle = None
+        with translated(self._state.path), self._beside.at_once():
+            cycle, self._cycle = self._cycle, None
+            for _ in cycle or ():
+                pass
             if self._is_behind():
                 for _ in self._cycle_slices():
                     pass
 
-    def _cycle_slices(self) -> Iterator[int]:
+    def _cycle_slices(self) -> Slices:
         """Everything that is behind now, in slices; afterwards the log is applied up to where it was at the start."""
-        target = self._state.seq
-        tail_rows = self._state.tail_rows
-        instances, entries = self._feed.unwritten()
-        self.write_instances(instances)
-        for part in _sliced(entries, SLICE_ROWS):
-            answers = list(self._state.answers.items())
-            with self._state.transaction():
-                self._state.write_answers(answers)  # first: entries must not be ahead of the answers that led to them
+        state = self._state
+        target, tail_rows = state.seq, state.tail_rows
+        self.write_instances(self._feed.new_instances())
+        unwritten = self._feed.unwritten()
+        places: list[tuple[int, Players, Changes]] = []
+
+        def sort() -> int:
+            for name, game in list(state.games.items()):
+                players = state.players(name)
+                places.append((game.id, players, players.changes()))
+            return unwritten.sort() + sum(len(changes) for _, _, changes in places)
+
+        if max(tail_rows, self._feed.unwritten_count()) < SORTED_BESIDE_MIN:
+            self._cycle_rows = sort()
+        else:
+            self._cycle_rows = yield from self._beside.run(sort)
+        while part := unwritten.take(SLICE_ROWS):
+            answers = list(state.answers.items())
+            with state.transaction(durable=False):
+                state.write_answers(answers)  # first: entries must not be ahead of the answers that led to them
                 for some in part:
                     self.write_entries(some)
-            self._state.answers_written(answers)
+            state.answers_written(answers)
             self._feed.written([], part)
             yield sum(len(some.player_ids) for some in part)
-        for game in list(self._state.games.values()):
-            places = list(game.touched.items())
-            for start in range(0, len(places), SLICE_ROWS):
-                latest = sorted(places[start : start + SLICE_ROWS])
-                with self._state.transaction():
-                    self._state.db.executemany(
-                        "INSERT INTO players VALUES (?, ?, ?) ON CONFLICT (game, player_id)"
-                        " DO UPDATE SET last_place = excluded.last_place",
-                        [(game.id, player_id, place) for player_id, place in latest],
-                    )
-                for player_id, place in latest:
-                    if game.touched.get(player_id) == place:
-                        del game.touched[player_id]
-                yield len(latest)
-        answers = list(self._state.answers.items())
-        with self._state.transaction():
-            self._state.write_answers(answers)
-            self._state.db.execute("INSERT OR REPLACE INTO meta VALUES ('applied_seq', ?)", (target,))
-        self._state.answers_written(answers)
-        self._state.applied_seq = target
-        self._state.tail_rows -= tail_rows
+        for game_id, players, changes in places:
+            while len(changes):
+                player_ids, latest = players.take(changes, SLICE_PLACES)
+                while player_ids:
+                    with state.transaction(durable=False):
+                        count = state.write_places(game_id, player_ids, latest)
+                    players.mark_clean(player_ids[:count], latest[:count])
+                    player_ids, latest = player_ids[count:], latest[count:]
+                    yield count
+        answers = list(state.answers.items())
+        with state.transaction(durable=False):
+            state.write_answers(answers)
+            state.db.execute("INSERT OR REPLACE INTO meta VALUES ('applied_seq', ?)", (target,))
+        state.answers_written(answers)
+        state.applied_seq = target
+        state.tail_rows -= tail_rows
 
     def write_instances(self, instances: list[NewInstance]) -> None:
         """Keep board instances that are new."""
@@ -161,20 +197,7 @@ class Behind:
         rows = zip(some.player_ids, *some.terms, *padding, some.places, some.removed, strict=True)
         self._state.db.executemany(UPSERT_ENTRY, [(some.instance_id, *row[:-1]) for row in rows if not row[-1]])
 
-    # --- upkeep ---------------------------------------------------------------------------------------------
-
-    def _upkeep(self) -> None:
-        """What needs doing now and then, when nothing waits."""
-        for name, game in self._state.games.items():
-            if game.ids is not None and game.ids.recent_count >= IDS_IN_MEMORY_MAX:
-                self.freeze_ids(name)
-        if time.monotonic() < self._upkeep_at:
-            return
-        self._upkeep_at = time.monotonic() + UPKEEP_S
-        with self._state.transaction():
-            oldest_us = self._state.clock() - self._idempotency_us
-            self._state.db.execute("DELETE FROM answers WHERE accepted_at < ?", (oldest_us,))
-        self._expire()
+    # --- the write-ahead log ----------------------------------------------------------------------------------
 
     def checkpoint_if_large(self) -> None:
         """Move the write-ahead log into the file beside the writer, so that no commit waits for it."""
@@ -197,88 +220,3 @@ class Behind:
                 connection.close()
         except sqlite3.Error as error:
             logger.warning("the write-ahead log could not be moved into the file: %s", error)
-
-    def _expire(self) -> None:
-        """Drop the instances of windows that are no longer kept, and of boards that are gone."""
-        for board_id, oldest_us in self._feed.expired(self._state.clock()):
-            self._drop_instances("board = ? AND window_start < ?", (board_id, oldest_us))
-        self._drop_instances("board NOT IN (SELECT id FROM boards)", ())
-
-    def _drop_instances(self, where: str, values: tuple[int, ...]) -> None:
-        """Delete instances a slice at a time, as long as nothing waits; the rest follows later."""
-        for (instance_id,) in self._state.db.execute(f"SELECT id FROM instances WHERE {where}", values).fetchall():
-            deleted = SLICE_ROWS
-            while deleted == SLICE_ROWS:
-                if self._is_awaited():
-                    self._upkeep_at = 0.0
-                    return
-                with self._state.transaction():
-                    deleted = self._state.db.execute(
-                        "DELETE FROM entries WHERE instance = ? AND player_id IN"
-                        " (SELECT player_id FROM entries WHERE instance = ? LIMIT ?)",
-                        (instance_id, instance_id, SLICE_ROWS),
-                    ).rowcount
-                    if deleted < SLICE_ROWS:
-                        self._state.db.execute("DELETE FROM instances WHERE id = ?", (instance_id,))
-
-    def freeze_ids(self, name: str) -> None:
-        """Move the recent ids of a game into a run of their own, and join runs when there are many small ones."""
-        game, ids = self._state.games[name], self._state.ids(name)
-        if not ids.recent_count:
-            return
-        self._save_run(game, ids.freeze(), [], self._state.seq)
-        small = self._state.db.execute(
-            "SELECT run FROM id_runs WHERE game = ? AND size * ? <= ? ORDER BY run",
-            (game.id, ID_RUNS_MERGED, ID_RUN_SIZE_MAX),
-        ).fetchall()
-        if len(small) >= ID_RUNS_MERGED:
-            runs = [run for (run,) in small]
-            marks = ", ".join("?" * len(runs))
-            query = f"SELECT keys, places FROM id_chunks WHERE run IN ({marks})"
-            chunks = self._state.db.execute(query, runs).fetchall()
-            self._save_run(game, SubmissionIds.merge(chunks), runs, None)
-
-    def _save_run(self, game: GameState, run: Any, replaced: list[int], ids_seq: int | None) -> None:
-        assert game.ids is not None
-        with self._state.transaction():
-            number = self._state.db.execute(
-                "INSERT INTO id_runs (game, size, least, greatest, filter) VALUES (?, ?, ?, ?, ?) RETURNING run",
-                (game.id, len(run), run.least, run.greatest, run.filter),
-            ).fetchone()[0]
-            self._state.db.executemany(
-                "INSERT INTO id_chunks VALUES (?, ?, ?, ?)", ((number, *chunk) for chunk in run.chunks)
-            )
-            for old in replaced:
-                self._state.db.execute("DELETE FROM id_chunks WHERE run = ?", (old,))
-                self._state.db.execute("DELETE FROM id_runs WHERE run = ?", (old,))
-            if ids_seq is not None:
-                self._state.db.execute("UPDATE games SET ids_seq = ? WHERE id = ?", (ids_seq, game.id))
-        game.ids.adopt(number, run, replaced)
-        if ids_seq is not None:
-            game.ids_seq = ids_seq
-
-
-def _sliced(entries: list[Entries], rows: int) -> Iterator[list[Entries]]:
-    """Entries in portions of about `rows`, across instances."""
-    portion: list[Entries] = []
-    filled = 0
-    for some in entries:
-        start = 0
-        while start < len(some.player_ids):
-            end = min(len(some.player_ids), start + rows - filled)
-            portion.append(
-                Entries(
-                    some.instance_id,
-                    some.player_ids[start:end],
-                    [column[start:end] for column in some.terms],
-                    some.places[start:end],
-                    some.removed[start:end],
-                )
-            )
-            filled += end - start
-            start = end
-            if filled == rows:
-                yield portion
-                portion, filled = [], 0
-    if portion:
-        yield portion

@@ -14,15 +14,14 @@ from laurels.boards import Place, place_from_key, place_key
 from laurels.errors import StoreUnavailable
 from laurels.model import Board, GameDefinition, Submission
 from laurels.stores.base import Catalog, Effect, Removal, SavedBoard, seq_and_row
-from laurels.stores.sqlite.log import StoredSegment
+from laurels.stores.sqlite.log import StoredSegment, decode_effects, decode_places
 from laurels.stores.sqlite.schema import connect, translated
 
 SEGMENTS_CACHED = 256
 SEGMENTS_READ = 16
 VARIABLES_MAX = 500
 PORTION_ROWS = 2_000
-SEGMENT_COLUMNS = "s.seq, g.name, s.accepted_at, s.columns, s.rows, s.checksum"
-EFFECTS = msgspec.json.Decoder(list[Effect])
+SEGMENT_COLUMNS = "s.seq, g.name, s.accepted_at, s.rows, s.checksum"
 
 
 class Reader:
@@ -186,16 +185,16 @@ class Reader:
 
     def last_places(self, game: str) -> tuple[list[str], list[int]]:
         """Every player of a game and the place of their latest submission, as far as it is written."""
+        player_ids: list[str] = []
+        places: list[int] = []
         with translated(self._path):
-            rows = (
-                self.connection()
-                .execute(
-                    "SELECT player_id, last_place FROM players WHERE game = (SELECT id FROM games WHERE name = ?)",
-                    (game,),
-                )
-                .fetchall()
-            )
-        return [row[0] for row in rows], [row[1] for row in rows]
+            for (rows,) in self.connection().execute(
+                "SELECT rows FROM latest_places WHERE game = (SELECT id FROM games WHERE name = ?)", (game,)
+            ):
+                some_ids, some_places = decode_places(rows)
+                player_ids += some_ids
+                places += some_places
+        return player_ids, places
 
     def last_place(self, game: str, player_id: str) -> int:
         """The place of a player's latest submission, as far as it is written; -1 if there is none."""
@@ -203,19 +202,19 @@ class Reader:
             row = (
                 self.connection()
                 .execute(
-                    "SELECT last_place FROM players WHERE game = (SELECT id FROM games WHERE name = ?)"
-                    " AND player_id = ?",
+                    "SELECT rows FROM latest_places WHERE game = (SELECT id FROM games WHERE name = ?)"
+                    " AND first <= ? ORDER BY first DESC LIMIT 1",
                     (game, player_id),
                 )
                 .fetchone()
             )
-        return -1 if row is None else int(row[0])
+        return -1 if row is None else dict(zip(*decode_places(row[0]), strict=True)).get(player_id, -1)
 
     def effects(self, seq: int) -> list[Effect] | None:
         """What a segment did, None if the answer is no longer kept."""
         with translated(self._path):
             row = self.connection().execute("SELECT effects FROM answers WHERE seq = ?", (seq,)).fetchone()
-        return None if row is None else EFFECTS.decode(row[0])
+        return None if row is None else decode_effects(seq, row[0])
 
     # --- submission ids -------------------------------------------------------------------------------------
 
@@ -244,6 +243,12 @@ class Reader:
                 .fetchone()
             )
         return row
+
+    def id_chunks(self, runs: Sequence[int]) -> Iterator[tuple[bytes, bytes]]:
+        """All chunks (keys, places) of some runs."""
+        with translated(self._path):
+            for run in runs:
+                yield from self.connection().execute("SELECT keys, places FROM id_chunks WHERE run = ?", (run,))
 
     def all_ids(self, game: str) -> SubmissionIds:
         """All submission ids of a game that have moved into runs, in memory."""

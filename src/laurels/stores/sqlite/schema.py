@@ -26,8 +26,9 @@ from laurels.stores.base import OwnerNote
 APPLICATION_ID = 0x4C41524C  # "LARL"
 SCHEMA_VERSION = 1
 
-# A segment's `rows` is a JSON array with one array a submission, named by `columns`; an erased row is null.
-# place = seq * 1024 + row. Entries carry the place of the submission that counts (of sums: the latest one).
+# A segment's `rows` are packed (see `log`), `size` of them, the erased ones included; so are the `effects` of answers.
+# `latest_places` has the place of each player's latest submission, packed, the players from `first` up to that of the
+# next chunk. place = seq * 1024 + row. Entries carry the place of the submission that counts (of sums: the latest one).
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE games (
@@ -40,10 +41,10 @@ CREATE TABLE boards (
 );
 CREATE TABLE segments (
     seq INTEGER PRIMARY KEY, game INTEGER NOT NULL REFERENCES games (id), accepted_at INTEGER NOT NULL,
-    columns TEXT NOT NULL, rows TEXT NOT NULL, checksum INTEGER NOT NULL
+    size INTEGER NOT NULL, rows BLOB NOT NULL, checksum INTEGER NOT NULL
 );
 CREATE INDEX segments_of_game ON segments (game, seq);
-CREATE TABLE answers (seq INTEGER PRIMARY KEY, accepted_at INTEGER NOT NULL, effects TEXT NOT NULL);
+CREATE TABLE answers (seq INTEGER PRIMARY KEY, accepted_at INTEGER NOT NULL, effects BLOB NOT NULL);
 CREATE TABLE instances (
     id INTEGER PRIMARY KEY, board INTEGER NOT NULL REFERENCES boards (id), place TEXT NOT NULL, window_start INTEGER,
     UNIQUE (board, place)
@@ -54,9 +55,9 @@ CREATE TABLE entries (
     PRIMARY KEY (instance, player_id)
 ) WITHOUT ROWID;
 CREATE INDEX entries_of_player ON entries (player_id);
-CREATE TABLE players (
-    game INTEGER NOT NULL, player_id TEXT NOT NULL, last_place INTEGER NOT NULL, PRIMARY KEY (game, player_id)
-) WITHOUT ROWID;
+CREATE TABLE latest_places (
+    chunk INTEGER PRIMARY KEY, game INTEGER NOT NULL, first TEXT NOT NULL, rows BLOB NOT NULL, UNIQUE (game, first)
+);
 CREATE TABLE profiles (
     game INTEGER NOT NULL, field TEXT NOT NULL, value TEXT NOT NULL, attributes TEXT NOT NULL,
     PRIMARY KEY (game, field, value)
@@ -79,19 +80,6 @@ CREATE TABLE id_chunks (
 CREATE TABLE operations (
     id INTEGER PRIMARY KEY, seq INTEGER NOT NULL, at INTEGER NOT NULL, verb TEXT NOT NULL, details TEXT NOT NULL
 );
-CREATE VIEW submissions AS
-    SELECT
-        g.name AS game,
-        s.seq * 1024 + r.key AS place,
-        coalesce(json_extract(r.value, '$[2]'), printf('@%x', s.seq * 1024 + r.key)) AS submission_id,
-        json_extract(r.value, '$[0]') AS player_id,
-        json_extract(r.value, '$[1]') AS score,
-        s.accepted_at + r.key AS accepted_at_us,
-        json_extract(r.value, '$[3]') AS played_at_us,
-        s.columns AS columns,
-        r.value AS "values"
-    FROM segments s JOIN games g ON g.id = s.game, json_each(s.rows) r
-    WHERE r.type = 'array';
 CREATE VIEW standings AS
     SELECT
         g.name AS game, b.name AS board, i.place AS instance, e.player_id,

@@ -1,17 +1,19 @@
 """What the writer knows of the file: where the log ends, ids and histories that it has met, what is not yet written."""
 
 import sqlite3
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
-from laurels._native import Players, SubmissionIds
+from laurels._native import Players, SubmissionIds, merge_places
 from laurels.stores.base import Effect, Outcome, Segment
+from laurels.stores.sqlite.log import encode_effects
 from laurels.stores.sqlite.reader import Reader
 from laurels.stores.sqlite.schema import translated
+
+CHUNKS_AT_ONCE = 32  # of latest places
 
 
 class StoredOutcome:
@@ -32,7 +34,6 @@ class GameState:
     id: int
     ids: SubmissionIds | None = None
     ids_seq: int = 0
-    touched: dict[str, int] = field(default_factory=dict)  # latest places not yet written
 
 
 class WriterState:
@@ -46,6 +47,7 @@ class WriterState:
         self.games: dict[str, GameState] = {}
         self._players: dict[str, Players] = {}
         self._chained: set[str] = set()
+        self._durable = True  # as the file was opened
         self.read()
 
     def read(self) -> None:
@@ -54,18 +56,26 @@ class WriterState:
         with translated(self.path):
             self.games = {name: GameState(id, ids_seq=ids_seq) for id, name, ids_seq in self._query_games()}
             self.seq = int(self.db.execute("SELECT coalesce(max(seq), 0) FROM segments").fetchone()[0])
-            last = self.db.execute(
-                "SELECT accepted_at + json_array_length(rows) FROM segments WHERE seq = ?", (self.seq,)
-            ).fetchone()
+            last = self.db.execute("SELECT accepted_at + size FROM segments WHERE seq = ?", (self.seq,)).fetchone()
             meta = dict(self.db.execute("SELECT key, value FROM meta"))
+        for players in list(self._players.values()):
+            players.forget_places()
+        self._chained.clear()
         self.last_accepted = 0 if last is None else int(last[0])
         self.applied_seq = meta.get("applied_seq", 0)
         self.answered_seq = meta.get("answered_seq", 0)
         self.tail_rows = 0  # committed, but not written behind
 
     @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """All or nothing; durable at the end."""
+    def transaction(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
+        """All or nothing; durable at the end.
+
+        What follows from the log need not be: a power cut may undo it, and with it all that came later, until the next
+        durable transaction takes it along.
+        """
+        if durable is not self._durable:
+            self.db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            self._durable = durable
         self.db.execute("BEGIN IMMEDIATE")
         try:
             yield self.db
@@ -76,12 +86,17 @@ class WriterState:
             raise
 
     def applied(self, segment: Segment, outcome: Outcome) -> None:
-        """A segment has been applied: its answers and its players' latest places are to be written."""
+        """A segment has been applied: its answers are to be written."""
         if segment.seq > self.answered_seq and any(segment.batch.submission_ids):
             self.answers[segment.seq] = (segment.accepted_at, outcome)
-        places = range(segment.first_place, segment.first_place + len(segment))
-        self.games[segment.game].touched.update(zip(segment.batch.player_ids, places, strict=True))
         self.tail_rows += len(segment)
+
+    def applied_again(self, segment: Segment, outcome: Outcome) -> None:
+        """The same on opening, when the places of the segment's players have not been chained."""
+        players = self.players(segment.game)
+        players.chain(segment.batch.player_ids, range(segment.first_place, segment.first_place + len(segment)))
+        players.settle()
+        self.applied(segment, outcome)
 
     def kept_outcome(self, seq: int) -> Outcome:
         """What a segment did, as far as it is still kept."""
@@ -94,9 +109,38 @@ class WriterState:
             return
         self.db.executemany(
             "INSERT OR REPLACE INTO answers VALUES (?, ?, ?)",
-            [(seq, at, msgspec.json.encode(outcome.effects()).decode()) for seq, (at, outcome) in answers],
+            [(seq, at, encode_effects(outcome.effects())) for seq, (at, outcome) in answers],
         )
         self.db.execute("INSERT OR REPLACE INTO meta VALUES ('answered_seq', ?)", (answers[-1][0],))
+
+    def write_places(self, game_id: int, player_ids: list[str], places: list[int]) -> int:
+        """Keep where the latest submissions of players lie (in order of their ids; -1: they have none any more), within
+        a transaction: of as many as go into some chunks. Says how many that were.
+        The first chunk of a game starts at "", so that every id has one to go to."""
+        start = 0
+        for _ in range(CHUNKS_AT_ONCE):
+            if start == len(player_ids):
+                break
+            chunk, first, rows = self.db.execute(
+                "SELECT chunk, first, rows FROM latest_places WHERE game = ? AND first <= ?"
+                " ORDER BY first DESC LIMIT 1",
+                (game_id, player_ids[start]),
+            ).fetchone() or (None, "", None)
+            following = self.db.execute(
+                "SELECT first FROM latest_places WHERE game = ? AND first > ? ORDER BY first LIMIT 1", (game_id, first)
+            ).fetchone()
+            end = len(player_ids) if following is None else bisect_left(player_ids, following[0], start)
+            (_, left), *more = merge_places(rows, player_ids[start:end], places[start:end])
+            if chunk is None:
+                more.insert(0, (first, left))
+            else:
+                self.db.execute("UPDATE latest_places SET rows = ? WHERE chunk = ?", (left, chunk))
+            self.db.executemany(
+                "INSERT INTO latest_places (game, first, rows) VALUES (?, ?, ?)",
+                [(game_id, first_of_it, rows_of_it) for first_of_it, rows_of_it in more],
+            )
+            start = end
+        return start
 
     def answers_written(self, answers: list[tuple[int, tuple[int, Outcome]]]) -> None:
         """These are durable now."""
@@ -118,6 +162,23 @@ class WriterState:
                 return self.find_ids(game, ids)
             places[row] = SubmissionIds.search(*chunk, key)
         return places
+
+    def repeats(self, game: str, ids: list[str | None]) -> dict[int, int]:
+        """Rows whose submission id was there before: at which place, or ~(row of these) that has it first."""
+        known, candidates = self.ids(game).repeats(ids)
+        repeats = dict(known)
+        for row, run in candidates:
+            submission_id = ids[row]
+            if row in repeats or submission_id is None:
+                continue
+            key = SubmissionIds.key(submission_id)
+            chunk = self.reader.id_chunk(run, key)
+            if chunk is None:  # the run has just been joined into a larger one: look again
+                return self.repeats(game, ids)
+            place = SubmissionIds.search(*chunk, key)
+            if place >= 0:
+                repeats[row] = place
+        return {row: repeats.get(~place, place) if place < 0 else place for row, place in repeats.items()}
 
     def knows_ids(self, game: str) -> bool:
         """Whether the submission ids of a game are loaded, so that any thread may look for them."""
@@ -145,16 +206,14 @@ class WriterState:
         players = self.players(game)
         if game not in self._chained:
             players.load(*self.reader.last_places(game))
-            touched = self.games[game].touched
-            players.load(list(touched), list(touched.values()))
             self._chained.add(game)
         return players
 
     def latest_place(self, game: str, player_id: str) -> int:
         """The place of a player's latest applied submission, -1 if there is none. Safe on any thread: what is no longer
         in memory has been written."""
-        place = self.games[game].touched.get(player_id)
-        return self.reader.last_place(game, player_id) if place is None else place
+        place = self.players(game).changed_place(player_id)
+        return self.reader.last_place(game, player_id) if place < 0 else place
 
     def players(self, game: str) -> Players:
         """The interned player ids of a game. Safe on any thread."""
@@ -162,8 +221,7 @@ class WriterState:
 
     def forget_player(self, game: str, player_id: str) -> None:
         """A player's submissions were erased: their chain starts anew."""
-        self.games[game].touched.pop(player_id, None)
-        self.chain(game).load([player_id], [-1])
+        self.chain(game).forget(player_id)
 
     def games_changed(self) -> None:
         """A game was saved: take notice."""

@@ -32,6 +32,7 @@ from laurels.stores.base import (
     place_of_given_id,
     seq_and_row,
 )
+from laurels.stores.sqlite.log import encode_effects
 from laurels.stores.sqlite.reader import Reader
 from laurels.stores.sqlite.schema import Ownership, connect, open_file, translated
 from laurels.stores.sqlite.state import WriterState
@@ -97,7 +98,7 @@ class SqliteStore:
     def _apply_tail(self) -> int:
         for stored in self.reader.segments(self._state.applied_seq, self._state.seq):
             for segment in stored.segments():
-                self._state.applied(segment, self._feed.apply(segment))
+                self._state.applied_again(segment, self._feed.apply(segment))
         return self._state.tail_rows
 
     def start(self, reload: Callable[[], None]) -> None:
@@ -425,7 +426,7 @@ class SqliteStore:
 
         def work() -> int:
             self._writer.behind.write_all()
-            self._writer.behind.freeze_ids(game)  # in the log the ids go with the rows, but they stay used
+            self._writer.behind.upkeep.freeze_ids(game)  # in the log the ids go with the rows, but they stay used
             rows: dict[int, list[int]] = {}
             place = self._state.latest_place(game, player_id)
             erased = 0
@@ -442,11 +443,12 @@ class SqliteStore:
                 for seq, numbers in rows.items():
                     segment = self.reader.segment(seq)
                     assert segment is not None
-                    text, checksum = segment.without(numbers)
-                    db.execute("UPDATE segments SET rows = ?, checksum = ? WHERE seq = ?", (text, checksum, seq))
+                    left, checksum = segment.without(numbers)
+                    db.execute("UPDATE segments SET rows = ?, checksum = ? WHERE seq = ?", (left, checksum, seq))
                     self._erase_answers(db, seq, numbers)
                 self._delete_entries(db, game_id, player_id)
-                for table in ("players", "bans", "removals"):
+                self._state.write_places(game_id, [player_id], [-1])
+                for table in ("bans", "removals"):
                     db.execute(f"DELETE FROM {table} WHERE game = ? AND player_id = ?", (game_id, player_id))
                 db.execute(
                     "DELETE FROM profiles WHERE game = ? AND field = 'player_id' AND value = ?", (game_id, player_id)
@@ -476,12 +478,8 @@ class SqliteStore:
         effects = self.reader.effects(seq)
         if effects is None:
             return
-        for effect in effects:
-            kept = [at for at, row in enumerate(effect.rows) if row not in rows]
-            for column in effect.__struct_fields__[2:]:
-                values = getattr(effect, column)
-                values[:] = [values[at] for at in kept]
-        db.execute("UPDATE answers SET effects = ? WHERE seq = ?", (msgspec.json.encode(effects).decode(), seq))
+        left = [effect.take([at for at, row in enumerate(effect.rows) if row not in rows]) for effect in effects]
+        db.execute("UPDATE answers SET effects = ? WHERE seq = ?", (encode_effects(left), seq))
 
     def _note(self, db: sqlite3.Connection, verb: str, details: Mapping[str, Any]) -> None:
         """Keep who did what for later questions."""

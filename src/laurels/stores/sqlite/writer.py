@@ -9,8 +9,9 @@ import queue
 import re
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Protocol
 
 from laurels.batch import Batch
@@ -83,7 +84,7 @@ class Writer:
         self._queue: queue.SimpleQueue[Request | Job | _Stop] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="laurels-writer", daemon=True)
         self._failed: LaurelsError | None = None
-        self.behind = Behind(state, feed, idempotency_days, is_awaited=lambda: not self._queue.empty())
+        self.behind = Behind(state, feed, idempotency_days)
 
     def start(self) -> None:
         """From here on requests are answered."""
@@ -112,8 +113,7 @@ class Writer:
             group, following = self._group(item)
             self._answered(self._commit(group))
             self.behind.checkpoint_if_large()
-            if self.behind.is_overdue():
-                self.behind.write_slice()
+            self.behind.keep_up(sum(len(request.batch) for request in group))
             item = following or self._next()
         self._finish()
 
@@ -123,7 +123,7 @@ class Writer:
             try:
                 return self._queue.get(timeout=None if self._failed else self.behind.wait_s())
             except queue.Empty:
-                self.behind.write_slice()
+                self.behind.write_when_idle()
 
     def _group(self, first: Request) -> tuple[list[Request], Job | _Stop | None]:
         """All requests that wait, and what ends them, if anything but a request does."""
@@ -192,33 +192,34 @@ class Writer:
 
     def _planned(self, group: list[Request]) -> list[_Plan]:
         """Which rows of each request are fresh, and where the others were before."""
-        fresh_rows: dict[str, int] = {}
-        in_group: dict[tuple[str, str], int] = {}
-        plans = []
+        by_game: dict[str, list[Request]] = {}
         for request in group:
-            ids = request.batch.submission_ids
-            start = fresh_rows.get(request.game, 0)
-            repeats: dict[int, int] = {}
-            if any(ids):
-                fresh = start
-                known = self._state.find_ids(request.game, ids)
-                for row, submission_id in enumerate(ids):
-                    if submission_id is not None:
-                        if known[row] >= 0:
-                            repeats[row] = known[row]
-                            continue
-                        twin = in_group.setdefault((request.game, submission_id), fresh)
-                        if twin != fresh:
-                            repeats[row] = ~twin
-                            continue
-                    fresh += 1
-            batch: Batch | None = request.batch
+            by_game.setdefault(request.game, []).append(request)
+        plans = []
+        for game, requests in by_game.items():
+            ids = requests[0].batch.submission_ids
+            if len(requests) > 1:
+                ids = [submission_id for request in requests for submission_id in request.batch.submission_ids]
+            repeats = self._state.repeats(game, ids) if any(ids) else {}
+            fresh: Sequence[int] = range(len(ids))  # which fresh row each row is, if it is one
             if repeats:
-                kept = [row for row in range(len(request.batch)) if row not in repeats]
-                batch = request.batch.take(kept) if kept else None
-            fresh_rows[request.game] = start + (0 if batch is None else len(batch))
-            plans.append(_Plan(request, start, batch, repeats))
+                fresh = list(accumulate((row not in repeats for row in fresh), initial=0))
+            start = 0
+            for request in requests:
+                rows = range(start, start + len(request.batch))
+                plans.append(self._plan(request, rows, repeats, fresh))
+                start = rows.stop
         return plans
+
+    def _plan(self, request: Request, rows: range, repeats: dict[int, int], fresh: Sequence[int]) -> _Plan:
+        """For a request whose rows are these of its game in the group."""
+        if not repeats:
+            return _Plan(request, rows.start, request.batch, {})
+        places = [repeats.get(row) for row in rows]
+        kept = [at for at, place in enumerate(places) if place is None]
+        batch = request.batch.take(kept) if kept else None
+        older = {at: place if place >= 0 else ~fresh[~place] for at, place in enumerate(places) if place is not None}
+        return _Plan(request, fresh[rows.start], batch, older)
 
     def _segments(self, plans: list[_Plan]) -> list[Segment]:
         """The fresh rows of a group as segments: those of one game follow each other, all but its last are full."""
@@ -243,14 +244,12 @@ class Writer:
         if not segments:
             return
         state = self._state
-        chained: list[tuple[Segment, list[int]]] = []
         answers = list(state.answers.items())
         try:
             rows = []
             for segment in segments:
-                places = range(segment.first_place, segment.first_place + len(segment))
-                previous = state.chain(segment.game).chain(segment.batch.player_ids, list(places))
-                chained.append((segment, previous))
+                places = list(range(segment.first_place, segment.first_place + len(segment)))
+                previous = state.chain(segment.game).chain(segment.batch.player_ids, places)
                 game_id = state.games[segment.game].id
                 rows.append((segment.seq, game_id, segment.accepted_at, *log.encode(segment.batch, previous)))
             with state.transaction():
@@ -258,8 +257,8 @@ class Writer:
                 state.db.executemany("INSERT INTO segments VALUES (?, ?, ?, ?, ?, ?)", rows)
         except Exception:
             if not self._is_durable(segments):
-                for segment, previous in reversed(chained):
-                    state.chain(segment.game).unchain(segment.batch.player_ids, previous)
+                for game in {segment.game for segment in segments}:
+                    state.players(game).unchain()
                 raise
         state.answers_written(answers)
         last = segments[-1]
@@ -282,6 +281,8 @@ class Writer:
             if any(ids):
                 self._state.ids(segment.game).insert(ids, segment.first_place)
             self._state.applied(segment, outcome)
+        for game in {segment.game for segment in segments}:
+            self._state.players(game).settle()
         return outcomes
 
     def _accepted(self, plan: _Plan, segments: list[Segment], outcomes: dict[int, Outcome]) -> Accepted:
