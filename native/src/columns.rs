@@ -45,8 +45,10 @@ impl Texts {
 
 impl<'a> FromIterator<&'a str> for Texts {
     fn from_iter<T: IntoIterator<Item = &'a str>>(texts: T) -> Self {
-        let mut all = Self::default();
-        texts.into_iter().for_each(|text| all.push(text));
+        let texts = texts.into_iter();
+        let (rows, _) = texts.size_hint();
+        let mut all = Self { bytes: Vec::with_capacity(rows * 24), ends: Vec::with_capacity(rows) };
+        texts.for_each(|text| all.push(text));
         all
     }
 }
