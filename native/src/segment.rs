@@ -11,8 +11,6 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyFrozenSet, PyInt, PyList, PyString, PyType};
 
 const VERSION: u8 = 1;
-const COLUMNS_MAX: usize = 4096;
-const NAME_BYTES_MAX: usize = 4096;
 
 static DECIMAL: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
@@ -53,8 +51,8 @@ impl PackedRows {
         }
         let left = rows - erased.len();
         let (mut names, mut columns) = (Vec::new(), Vec::new());
-        for _ in 0..source.count(COLUMNS_MAX)? {
-            let length = source.count(NAME_BYTES_MAX)?;
+        for _ in 0..source.count(source.0.len())? {
+            let length = source.count(source.0.len())?;
             names.push(String::from_utf8(source.take(length)?.to_vec()).map_err(|_| Damaged)?);
             columns.push(Column::read(&mut source, left)?);
         }
@@ -74,14 +72,11 @@ impl PackedRows {
     #[staticmethod]
     fn pack<'py>(py: Python<'py>, columns: Vec<(String, Bound<'py, PyList>)>) -> PyResult<Bound<'py, PyBytes>> {
         let rows = columns.first().map_or(0, |(_, values)| values.len());
-        if rows > ROWS_MAX || columns.len() > COLUMNS_MAX {
-            return Err(PyValueError::new_err(format!("there are at most {ROWS_MAX} rows of {COLUMNS_MAX} columns")));
+        if rows > ROWS_MAX {
+            return Err(PyValueError::new_err(format!("there are at most {ROWS_MAX} rows")));
         }
         let mut packed = Vec::with_capacity(rows);
         for (name, values) in columns {
-            if name.len() > NAME_BYTES_MAX {
-                return Err(PyValueError::new_err(format!("a name has at most {NAME_BYTES_MAX} bytes")));
-            }
             let mut column = ColumnWriter::default();
             for value in values.iter() {
                 push(&mut column, &value)?;
@@ -174,10 +169,15 @@ fn put(rows: usize, erased: &[usize], columns: &[(String, ColumnWriter)]) -> Vec
 }
 
 fn push(column: &mut ColumnWriter, value: &Bound<'_, PyAny>) -> PyResult<()> {
-    column.push(if let Ok(text) = value.cast::<PyString>() {
-        Value::Text(text.to_str()?)
+    // What most values are is told by their exact type, which takes no call.
+    column.push(if value.is_exact_instance_of::<PyString>() {
+        Value::Text(value.cast::<PyString>()?.to_str()?)
     } else if value.is_none() {
         Value::None
+    } else if value.is_exact_instance_of::<PyInt>() {
+        Value::Int(value.extract()?)
+    } else if let Ok(text) = value.cast::<PyString>() {
+        Value::Text(text.to_str()?)
     } else if let Ok(bool) = value.cast::<PyBool>() {
         Value::Bool(bool.is_true())
     } else if value.is_instance_of::<PyInt>() {

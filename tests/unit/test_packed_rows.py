@@ -84,6 +84,11 @@ def test_what_no_column_holds_is_refused() -> None:
         PackedRows.pack([("a", [1]), ("b", [1, 2])])
 
 
+def test_there_may_be_as_many_columns_as_callers_think_of() -> None:
+    columns: list[tuple[str, list[Any]]] = [(f"dimensions.{n}", [None, n]) for n in range(20_000)]
+    assert PackedRows(PackedRows.pack(columns)).row(1) == list(range(20_000))
+
+
 def test_rows_that_are_not_there_are_refused() -> None:
     packed = PackedRows(PackedRows(PackedRows.pack([("a", [1, 2, 3])])).without([1]))
     assert packed.columns(0, 1) == [[1]]

@@ -53,6 +53,7 @@ class Behind:
         self._cycle: Slices | None = None
         self._cycle_rows = 0
         self._owed_rows = 0.0
+        self._idle = True  # whether nothing waits: only then is it worth waiting for the disk
         self._retry_at = 0.0
         self._wal = state.path.with_name(state.path.name + "-wal")
         self._checkpoint: threading.Thread | None = None
@@ -78,6 +79,7 @@ class Behind:
     def keep_up(self, rows: int) -> None:
         """After a group of so many rows: when much has piled up, write as much as keeps it from growing on, though
         requests wait. What changed by `TAIL_ROWS_MAX` rows of the log is written while at most as many more come in."""
+        self._idle = False
         pace = self._cycle_rows / TAIL_ROWS_MAX * (self._state.tail_rows / TAIL_ROWS_MAX)  # the more, the faster
         self._owed_rows += rows * max(pace, OWED_MIN)
         while self._owed_rows > 0 and self._is_overdue():
@@ -94,6 +96,7 @@ class Behind:
 
     def write_when_idle(self) -> None:
         """Write one slice of what is behind; when nothing is, do a slice of the upkeep."""
+        self._idle = True
         if self._is_behind() or self._cycle is not None:
             self._write_slice()
         else:
@@ -119,6 +122,7 @@ class Behind:
 
     def write_all(self) -> None:
         """Write everything that is behind. Raises StoreError."""
+        self._idle = True
         with translated(self._state.path), self._beside.at_once():
             cycle, self._cycle = self._cycle, None
             for _ in cycle or ():
@@ -147,7 +151,7 @@ class Behind:
             self._cycle_rows = yield from self._beside.run(sort)
         while part := unwritten.take(SLICE_ROWS):
             answers = list(state.answers.items())
-            with state.transaction(durable=False):
+            with state.transaction(durable=self._idle):
                 state.write_answers(answers)  # first: entries must not be ahead of the answers that led to them
                 for some in part:
                     self.write_entries(some)
@@ -158,13 +162,13 @@ class Behind:
             while len(changes):
                 player_ids, latest = players.take(changes, SLICE_PLACES)
                 while player_ids:
-                    with state.transaction(durable=False):
+                    with state.transaction(durable=self._idle):
                         count = state.write_places(game_id, player_ids, latest)
                     players.mark_clean(player_ids[:count], latest[:count])
                     player_ids, latest = player_ids[count:], latest[count:]
                     yield count
         answers = list(state.answers.items())
-        with state.transaction(durable=False):
+        with state.transaction(durable=self._idle):
             state.write_answers(answers)
             state.db.execute("INSERT OR REPLACE INTO meta VALUES ('applied_seq', ?)", (target,))
         state.answers_written(answers)

@@ -28,6 +28,7 @@ class Upkeep:
         self._slices: Slices | None = None
         self._due_at = 0.0
         self._leftovers_removed = False
+        self._idle = True  # whether nothing waits: then it does not pile up on the way to the disk either
 
     @property
     def is_due(self) -> bool:
@@ -38,6 +39,7 @@ class Upkeep:
 
     def slice(self, *, idle: bool) -> None:
         """Do a slice of what is due, if anything is. Raises StoreError or sqlite3.Error."""
+        self._idle = idle
         if self._slices is None:
             if not self.is_due:
                 return
@@ -67,6 +69,7 @@ class Upkeep:
 
     def freeze_ids(self, name: str) -> None:
         """Move all ids of a game into runs now."""
+        self._idle = True
         game, ids = self._state.games[name], self._state.ids(name)
         with self._beside.at_once():
             for _ in self._slices or ():
@@ -112,11 +115,11 @@ class Upkeep:
         ).fetchone()[0]
         first = 0
         while chunks := run.chunks(first, CHUNKS_AT_ONCE):
-            with self._state.transaction(durable=False):
+            with self._state.transaction(durable=self._idle):
                 db.executemany("INSERT INTO id_chunks VALUES (?, ?, ?, ?)", [(number, *chunk) for chunk in chunks])
             first += len(chunks)
             yield len(chunks)
-        with self._state.transaction(durable=False):
+        with self._state.transaction(durable=self._idle):
             db.execute(
                 "INSERT INTO id_runs VALUES (?, ?, ?, ?, ?, ?)",
                 (number, game.id, len(run), run.least, run.greatest, run.filter),
@@ -134,7 +137,7 @@ class Upkeep:
         """Those with the least keys first: whoever still looks for a key in this run finds its chunk, or none."""
         removed = CHUNKS_AT_ONCE
         while removed == CHUNKS_AT_ONCE:
-            with self._state.transaction(durable=False):
+            with self._state.transaction(durable=self._idle):
                 removed = self._state.db.execute(
                     "DELETE FROM id_chunks WHERE run = ? AND first IN"
                     " (SELECT first FROM id_chunks WHERE run = ? ORDER BY first LIMIT ?)",
@@ -169,7 +172,7 @@ class Upkeep:
             old = [(seq,) for seq, accepted_at in first if accepted_at < oldest_us]
             if not old:
                 return
-            with self._state.transaction(durable=False):
+            with self._state.transaction(durable=self._idle):
                 self._state.db.executemany("DELETE FROM answers WHERE seq = ?", old)
             yield len(old)
 
@@ -183,7 +186,7 @@ class Upkeep:
         for (instance_id,) in self._state.db.execute(f"SELECT id FROM instances WHERE {where}", values).fetchall():
             deleted = ENTRIES_AT_ONCE
             while deleted == ENTRIES_AT_ONCE:
-                with self._state.transaction(durable=False):
+                with self._state.transaction(durable=self._idle):
                     deleted = self._state.db.execute(
                         "DELETE FROM entries WHERE instance = ? AND player_id IN"
                         " (SELECT player_id FROM entries WHERE instance = ? LIMIT ?)",
