@@ -101,6 +101,7 @@ class Behind:
             self._write_slice()
         else:
             self._tried(lambda: self.upkeep.slice(idle=True))
+        self.checkpoint_if_large()  # now, so that fewer commits meet it
 
     def _write_slice(self) -> int:
         """Write one slice, and say how many rows it had."""
