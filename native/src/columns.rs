@@ -3,7 +3,7 @@
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyInt, PyList, PySequence, PyString};
+use pyo3::types::{PyBool, PyInt, PyList, PyRange, PyRangeMethods, PySequence, PyString};
 
 pub const ID_BYTES_MAX: usize = 65_536;
 
@@ -98,6 +98,12 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Ints {
     fn extract(column: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
         if let Ok(list) = column.cast::<PyList>() {
             return list.iter().map(|value| int_of(&value)).collect::<PyResult<_>>().map(Self);
+        }
+        if let Ok(range) = column.cast::<PyRange>()
+            && range.step()? == 1
+        {
+            let ends = range.start()?..range.stop()?;
+            return Ok(Self(ends.map(|value| value as i64).collect()));
         }
         if let Ok(buffer) = PyBuffer::<i64>::get(&column) {
             if buffer.dimensions() != 1 || !buffer.is_c_contiguous() {

@@ -208,12 +208,6 @@ impl PlayerTable {
         }
     }
 
-    /// The numbers of ids, which are given one if they have none. None if there are no numbers left.
-    pub fn intern_all<'a>(&mut self, ids: impl Iterator<Item = &'a [u8]> + Clone) -> Option<Vec<u32>> {
-        let known = self.find_all(ids.clone());
-        ids.zip(known).map(|(id, number)| number.or_else(|| self.intern(id))).collect()
-    }
-
     fn grow(&mut self, buckets: usize) {
         self.buckets = column(buckets);
         self.buckets.resize(buckets, EMPTY_BUCKET);
@@ -247,6 +241,19 @@ impl PlayerTable {
             self.places.resize(len, -1);
         }
         std::mem::replace(&mut self.places[at], place)
+    }
+
+    /// Set the places of players' latest submissions in turn, for now; what each was.
+    pub fn chain_all(&mut self, numbers: &[u32], places: &[i64]) -> Vec<i64> {
+        self.unsettled.reserve(numbers.len());
+        let pairs = numbers.iter().zip(places).enumerate();
+        pairs
+            .map(|(at, (&number, &place))| {
+                let ahead = numbers.get(at + TOGETHER).and_then(|&number| self.places.get(number as usize));
+                ahead.into_iter().for_each(prefetch);
+                self.chain(number, place)
+            })
+            .collect()
     }
 
     /// Set the place of a player's latest submission, for now; what it was.
@@ -345,7 +352,7 @@ mod tests {
     fn ids_of_any_length_keep_their_numbers() {
         let mut table = PlayerTable::default();
         let ids: Vec<String> = (0..600).map(|n| "é".repeat(n / 2) + &n.to_string()).collect();
-        let numbers = table.intern_all(ids.iter().chain(&ids).map(String::as_bytes)).unwrap();
+        let numbers: Vec<_> = ids.iter().chain(&ids).map(|id| table.intern(id.as_bytes())).collect();
         assert_eq!(numbers[..600], numbers[600..]);
         for (n, id) in ids.iter().enumerate() {
             assert_eq!(table.find(id.as_bytes()), Some(n as u32));

@@ -15,13 +15,72 @@ use parking_lot::{RwLock, RwLockWriteGuard};
 use pyo3::exceptions::{PyAssertionError, PyIndexError, PyMemoryError, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
-use std::sync::Arc;
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Rows applied before readers get their turn.
 const ROWS_PER_TURN: usize = 64;
 /// Up to so many entries are read without letting go of the interpreter.
 const LOOK_ENTRIES: usize = 200;
+
+/// Player ids, read from Python once, and the numbers that they have in the first table that asked.
+#[pyclass(module = "laurels._native", frozen)]
+struct Ids {
+    texts: Texts,
+    numbers: OnceLock<(Arc<RwLock<PlayerTable>>, Vec<u32>)>,
+}
+
+#[pymethods]
+impl Ids {
+    #[new]
+    fn new(texts: Texts) -> Self {
+        Self { texts, numbers: OnceLock::new() }
+    }
+
+    fn __len__(&self) -> usize {
+        self.texts.len()
+    }
+}
+
+impl Ids {
+    /// The numbers of the ids; new ids are interned.
+    fn numbers(&self, table: &Arc<RwLock<PlayerTable>>) -> PyResult<Cow<'_, [u32]>> {
+        if self.numbers.get().is_none() {
+            let _ = self.numbers.set((Arc::clone(table), find_or_intern(table, &self.texts)?));
+        }
+        match self.numbers.get() {
+            Some((known, numbers)) if Arc::ptr_eq(known, table) => Ok(Cow::Borrowed(numbers)),
+            _ => find_or_intern(table, &self.texts).map(Cow::Owned),
+        }
+    }
+}
+
+/// Ids as an argument: read before, or now.
+enum IdsOrTexts {
+    Read(Py<Ids>),
+    Now(Ids),
+}
+
+impl IdsOrTexts {
+    fn get(&self) -> &Ids {
+        match self {
+            Self::Read(ids) => ids.get(),
+            Self::Now(ids) => ids,
+        }
+    }
+}
+
+impl<'a, 'py> FromPyObject<'a, 'py> for IdsOrTexts {
+    type Error = PyErr;
+
+    fn extract(ids: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        match ids.cast::<Ids>() {
+            Ok(read) => Ok(Self::Read(read.to_owned().unbind())),
+            Err(_) => Ok(Self::Now(Ids::new(ids.extract()?))),
+        }
+    }
+}
 
 #[pyclass(module = "laurels._native", frozen)]
 struct Players {
@@ -64,12 +123,12 @@ impl Players {
         })
     }
 
-    fn chain(&self, py: Python<'_>, ids: Texts, places: Ints) -> PyResult<Vec<i64>> {
-        same_length(&ids, &[&places])?;
+    fn chain(&self, py: Python<'_>, ids: IdsOrTexts, places: Ints) -> PyResult<Vec<i64>> {
+        let ids = ids.get();
+        same_length(&ids.texts, &[&places])?;
         py.detach(|| {
-            let numbers = find_or_intern(&self.table, &ids)?;
-            let mut table = self.table.write();
-            Ok(numbers.iter().zip(&places.0).map(|(&n, &p)| table.chain(n, p)).collect())
+            let numbers = ids.numbers(&self.table)?;
+            Ok(self.table.write().chain_all(&numbers, &places.0))
         })
     }
 
@@ -427,10 +486,11 @@ impl RankIndex {
         portions.py().detach(|| self.load_staged())
     }
 
-    fn apply(&self, py: Python<'_>, ids: Texts, terms: Vec<Ints>, places: Ints) -> PyResult<Outcome> {
-        let terms = self.terms(&ids, terms, &places)?;
+    fn apply(&self, py: Python<'_>, ids: IdsOrTexts, terms: Vec<Ints>, places: Ints) -> PyResult<Outcome> {
+        let ids = ids.get();
+        let terms = self.terms(&ids.texts, terms, &places)?;
         py.detach(|| {
-            let numbers = find_or_intern(&self.table, &ids)?;
+            let numbers = ids.numbers(&self.table)?;
             if self.adds {
                 self.check_sums(&numbers, &terms, &places.0)?;
             }
@@ -654,12 +714,13 @@ fn numbered(standings: Vec<Option<Standing>>) -> (Vec<usize>, Vec<usize>) {
 
 /// The numbers of ids; new ids are interned.
 fn find_or_intern(table: &RwLock<PlayerTable>, ids: &Texts) -> PyResult<Vec<u32>> {
-    let known: Option<Vec<u32>> = table.read().find_all(ids.iter()).into_iter().collect();
-    known.map_or_else(|| intern_all(&mut table.write(), ids), Ok)
-}
-
-fn intern_all(table: &mut PlayerTable, ids: &Texts) -> PyResult<Vec<u32>> {
-    table.intern_all(ids.iter()).ok_or_else(full)
+    let known = table.read().find_all(ids.iter());
+    if known.contains(&None) {
+        let mut table = table.write();
+        let numbers = known.iter().zip(ids.iter()).map(|(number, id)| number.or_else(|| table.intern(id)));
+        return numbers.collect::<Option<_>>().ok_or_else(full);
+    }
+    Ok(known.into_iter().flatten().collect())
 }
 
 fn full() -> PyErr {
@@ -685,6 +746,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(are_texts, module)?)?;
     module.add_function(wrap_pyfunction!(are_submission_ids, module)?)?;
     module.add_function(wrap_pyfunction!(are_ints, module)?)?;
+    module.add_class::<Ids>()?;
     module.add_class::<Players>()?;
     module.add_class::<Rows>()?;
     module.add_class::<Outcome>()?;

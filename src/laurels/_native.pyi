@@ -21,6 +21,12 @@ def are_submission_ids(values: list[Any], most: int) -> bool:
 def are_ints(values: list[Any]) -> bool:
     """Whether all values are plain `int` of signed 64 bits."""
 
+class Ids:
+    """Player ids, read once, for calls that take the same ones several times: `Players.chain`, `RankIndex.apply`."""
+
+    def __init__(self, ids: Sequence[str]) -> None: ...
+    def __len__(self) -> int: ...
+
 class Players:
     """The player ids of one game, interned: every id is kept once and shared by all rank indexes of the game.
 
@@ -37,7 +43,7 @@ class Players:
         A place that is settled and not yet written stays."""
     def last_places(self, ids: Sequence[str]) -> list[int]:
         """The place of each player's latest submission, -1 where there is none."""
-    def chain(self, ids: Sequence[str], places: Ints) -> list[int]:
+    def chain(self, ids: Ids | Sequence[str], places: Ints) -> list[int]:
         """Record a submission of each player at the given places, in order, and return the place that each
         player's previous submission has (-1 for none). A player may occur several times: the second
         occurrence gets the first's place."""
@@ -166,7 +172,7 @@ class RankIndex:
     def load_rows(self, portions: Iterable[list[tuple[Any, ...]]]) -> None:
         """The same from rows (player id, place, term, term, ...) as a database hands them out, in lists of some
         thousands: one list is taken at a time, and the next is asked for when it has been."""
-    def apply(self, ids: Sequence[str], terms: Sequence[Ints], places: Ints) -> Outcome:
+    def apply(self, ids: Ids | Sequence[str], terms: Sequence[Ints], places: Ints) -> Outcome:
         """Apply submissions in turn, by the policy. Places grow from row to row. A changed entry becomes pending
         with the row's place. Applying a row again changes nothing (last, sum and count compare places).
         OverflowError, before anything is changed, if a sum would leave 64 bits."""

@@ -142,7 +142,7 @@ def applied(index: RankIndex, route: Route, segment: Segment) -> NativeOutcome:
     """Apply the rows of a route to an index."""
     batch, first = segment.batch, segment.first_place
     if len(route.rows) == len(batch):
-        return index.apply(batch.player_ids, route.terms, list(range(first, first + len(batch))))
+        return index.apply(segment.ids, route.terms, segment.places)
     return index.apply([batch.player_ids[row] for row in route.rows], route.terms, [first + row for row in route.rows])
 
 

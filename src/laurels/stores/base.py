@@ -13,14 +13,14 @@ Faults      An engine that fails raises a `StoreError`. The submission was then 
 
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
+from laurels._native import Ids, Players, SubmissionIds
 from laurels._native import Outcome as Changes
-from laurels._native import Players, SubmissionIds
 from laurels.batch import Batch
 from laurels.boards import Place, unscaled
 from laurels.model import Board, EntryChange, GameDefinition, InstanceName, Submission
@@ -73,9 +73,22 @@ class Segment:
     accepted_at: int
     batch: Batch
     first_row: int = 0
+    _ids: Ids | None = field(default=None, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.batch)
+
+    @property
+    def ids(self) -> Ids:
+        """The batch's player ids, as the kernel has read them."""
+        if self._ids is None:
+            self._ids = Ids(self.batch.player_ids)
+        return self._ids
+
+    @property
+    def places(self) -> range:
+        """The places of the batch's rows."""
+        return range(self.first_place, self.first_place + len(self.batch))
 
     @property
     def first_place(self) -> int:

@@ -94,7 +94,7 @@ class WriterState:
     def applied_again(self, segment: Segment, outcome: Outcome) -> None:
         """The same on opening, when the places of the segment's players have not been chained."""
         players = self.players(segment.game)
-        players.chain(segment.batch.player_ids, range(segment.first_place, segment.first_place + len(segment)))
+        players.chain(segment.ids, segment.places)
         players.settle()
         self.applied(segment, outcome)
 

@@ -248,8 +248,7 @@ class Writer:
         try:
             rows = []
             for segment in segments:
-                places = list(range(segment.first_place, segment.first_place + len(segment)))
-                previous = state.chain(segment.game).chain(segment.batch.player_ids, places)
+                previous = state.chain(segment.game).chain(segment.ids, segment.places)
                 game_id = state.games[segment.game].id
                 rows.append((segment.seq, game_id, segment.accepted_at, *log.encode(segment.batch, previous)))
             with state.transaction():
