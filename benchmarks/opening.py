@@ -3,7 +3,7 @@
     python benchmarks/opening.py [--entries 1000000] [--repeats 3] [--boards 1000]
 
 Both sides read what the other has just read, so the file is in the system's memory for both. `--boards` says how many
-further boards of 100 players are in the file: opening must not read them. JSON on the last line.
+further instances of 100 players are in the file: opening must not read them. JSON on the last line.
 """
 
 import argparse
@@ -24,14 +24,14 @@ ROWS = 10_000
 SMALL = 100
 
 
-def config(boards: int) -> dict[str, Any]:
-    small: dict[str, Any] = {f"board-{n}": {"where": {"mode": n}} for n in range(boards)}
-    return {"games": {"big": {"boards": {"best": {}}}, "small": {"boards": small}}}
+CONFIG: dict[str, Any] = {
+    "games": {"big": {"boards": {"best": {}}}, "small": {"boards": {"by-mode": {"partition": ["mode"]}}}}
+}
 
 
 async def fill(url: str, entries: int, boards: int) -> float:
     rng = random.Random(3)
-    async with Laurels.open(url, config=config(boards)) as laurels:
+    async with Laurels.open(url, config=CONFIG) as laurels:
         start = time.perf_counter()
         for first in range(0, entries, ROWS):
             names = [f"player-{n:08}" for n in range(first, min(entries, first + ROWS))]
@@ -80,7 +80,7 @@ async def measured(folder: Path, entries: int, repeats: int, boards: int) -> dic
             ready.append(time.perf_counter() - start)
             if boards:
                 start = time.perf_counter()
-                await laurels.game("small").board(f"board-{boards // 2}").top(10, details=False)
+                await laurels.game("small").board("by-mode", mode=boards // 2).top(10, details=False)
                 small.append(time.perf_counter() - start)
     ratios = [scan_s / ready_s for scan_s, ready_s in zip(scanned, ready, strict=True)]
     return {
@@ -104,7 +104,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--entries", type=int, default=1_000_000)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--boards", type=int, default=1_000, help="further boards of 100 players")
+    parser.add_argument("--boards", type=int, default=1_000, help="further instances of 100 players")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="laurels-opening-") as name:
         result = asyncio.run(measured(Path(name), options.entries, options.repeats, options.boards))

@@ -120,7 +120,8 @@ ranked and known for ever. Beside it the same rows written to SQLite as a histor
 
 ## Opening
 
-A file with {_count(opening["entries"])} entries on one board and {opening["boards"]:,} further boards of 100 players.
+A file with {_count(opening["entries"])} entries on one board, and another board of {opening["boards"]:,} instances of
+100 players.
 
 | | |
 |---|---|
@@ -128,7 +129,7 @@ A file with {_count(opening["entries"])} entries on one board and {opening["boar
 | from there to the first rank on the large board | {opening["open_to_first_rank_s"]} s, \
 {opening["open_entries_per_s"]:,} entries a second |
 | bare scan of the same rows in Python | {opening["scan_s"]} s |
-| first top ten of a small board | {opening["small_board_first_top_ms"]} ms |
+| first top ten of a small instance | {opening["small_board_first_top_ms"]} ms |
 """
 
 

@@ -74,7 +74,7 @@ class Behind:
 
     def _is_behind(self) -> bool:
         state = self._state
-        return state.applied_seq < state.seq or bool(state.answers) or self._feed.unwritten_count() > 0
+        return state.applied_seq < state.seq or state.has_answers or self._feed.unwritten_count() > 0
 
     def keep_up(self, rows: int) -> None:
         """After a group of so many rows: when much has piled up, write as much as keeps it from growing on, though
@@ -151,7 +151,7 @@ class Behind:
         else:
             self._cycle_rows = yield from self._beside.run(sort)
         while part := unwritten.take(SLICE_ROWS):
-            answers = list(state.answers.items())
+            answers = state.answers()
             with state.transaction(durable=self._idle):
                 state.write_answers(answers)  # first: entries must not be ahead of the answers that led to them
                 for some in part:
@@ -168,7 +168,7 @@ class Behind:
                     players.mark_clean(player_ids[:count], latest[:count])
                     player_ids, latest = player_ids[count:], latest[count:]
                     yield count
-        answers = list(state.answers.items())
+        answers = state.answers()
         with state.transaction(durable=self._idle):
             state.write_answers(answers)
             state.db.execute("INSERT OR REPLACE INTO meta VALUES ('applied_seq', ?)", (target,))

@@ -9,11 +9,15 @@ from pathlib import Path
 
 from laurels._native import Players, SubmissionIds, merge_places
 from laurels.stores.base import Effect, Outcome, Segment
-from laurels.stores.sqlite.log import encode_effects
+from laurels.stores.sqlite.log import decode_effects, encode_effects
 from laurels.stores.sqlite.reader import Reader
 from laurels.stores.sqlite.schema import translated
 
 CHUNKS_AT_ONCE = 32  # of latest places
+
+
+Answers = tuple[int, int, bytes]
+"""The answers to a segment: its seq, when it was accepted, the effects as bytes."""
 
 
 class StoredOutcome:
@@ -52,7 +56,9 @@ class WriterState:
 
     def read(self) -> None:
         """Take up what the file says."""
-        self.answers: dict[int, tuple[int, Outcome]] = {}  # not yet written: by seq, with when it was accepted
+        # Not yet written: by seq, with when it was accepted; first as it is, then as bytes.
+        self._unpacked_answers: dict[int, tuple[int, Outcome]] = {}
+        self._answers: dict[int, tuple[int, bytes]] = {}
         with translated(self.path):
             self.games = {name: GameState(id, ids_seq=ids_seq) for id, name, ids_seq in self._query_games()}
             self.seq = int(self.db.execute("SELECT coalesce(max(seq), 0) FROM segments").fetchone()[0])
@@ -88,7 +94,7 @@ class WriterState:
     def applied(self, segment: Segment, outcome: Outcome) -> None:
         """A segment has been applied: its answers are to be written."""
         if segment.seq > self.answered_seq and any(segment.batch.submission_ids):
-            self.answers[segment.seq] = (segment.accepted_at, outcome)
+            self._unpacked_answers[segment.seq] = (segment.accepted_at, outcome)
         self.tail_rows += len(segment)
 
     def applied_again(self, segment: Segment, outcome: Outcome) -> None:
@@ -100,16 +106,34 @@ class WriterState:
 
     def kept_outcome(self, seq: int) -> Outcome:
         """What a segment did, as far as it is still kept."""
-        pending = self.answers.get(seq)
-        return pending[1] if pending is not None else StoredOutcome(self.reader.effects(seq) or [])
+        unpacked, packed = self._unpacked_answers.get(seq), self._answers.get(seq)
+        if unpacked is not None:
+            return unpacked[1]
+        return StoredOutcome(decode_effects(seq, packed[1]) if packed else self.reader.effects(seq) or [])
 
-    def write_answers(self, answers: list[tuple[int, tuple[int, Outcome]]]) -> None:
+    @property
+    def has_answers(self) -> bool:
+        """Whether there are answers that are not yet written."""
+        return bool(self._unpacked_answers or self._answers)
+
+    def pack_answers(self) -> None:
+        """Turn new answers into what is written. The writer does so when it has told them, while its callers go on."""
+        for seq, (at, outcome) in self._unpacked_answers.items():
+            self._answers[seq] = (at, encode_effects(outcome.effects()))
+        self._unpacked_answers.clear()
+
+    def answers(self) -> list[Answers]:
+        """All answers that are not yet written, in the order of the log."""
+        self.pack_answers()
+        return [(seq, at, packed) for seq, (at, packed) in self._answers.items()]
+
+    def write_answers(self, answers: list[Answers]) -> None:
         """Keep answers, within a transaction."""
         if not answers:
             return
         self.db.executemany(
             "INSERT OR REPLACE INTO answers VALUES (?, ?, ?)",
-            [(seq, at, encode_effects(outcome.effects())) for seq, (at, outcome) in answers],
+            answers,
         )
         self.db.execute("INSERT OR REPLACE INTO meta VALUES ('answered_seq', ?)", (answers[-1][0],))
 
@@ -142,10 +166,10 @@ class WriterState:
             start = end
         return start
 
-    def answers_written(self, answers: list[tuple[int, tuple[int, Outcome]]]) -> None:
+    def answers_written(self, answers: list[Answers]) -> None:
         """These are durable now."""
-        for seq, _ in answers:
-            self.answers.pop(seq, None)
+        for seq, _, _ in answers:
+            self._answers.pop(seq, None)
         if answers:
             self.answered_seq = answers[-1][0]
 

@@ -112,6 +112,7 @@ class Writer:
                 continue
             group, following = self._group(item)
             self._answered(self._commit(group))
+            self._pack_answers()
             self.behind.checkpoint_if_large()
             self.behind.keep_up(sum(len(request.batch) for request in group))
             item = following or self._next()
@@ -157,6 +158,17 @@ class Writer:
             if not isinstance(item, _Stop):
                 self._answered([(item.ticket, StoreUnavailable(f"{self._state.path}: is closed"))])
 
+    def _pack_answers(self) -> None:
+        """While the callers go on."""
+        try:
+            self._state.pack_answers()
+        except Exception as error:
+            self._failed = self._stopped(error)
+
+    def _stopped(self, error: Exception) -> StoreUnavailable:
+        logger.error("the store stops", exc_info=error)
+        return StoreUnavailable(f"{self._state.path}: stopped after an internal error ({error!r}); open it again")
+
     def _failure(self, error: Exception) -> Exception:
         return store_error(error, self._state.path) if isinstance(error, sqlite3.Error) else error
 
@@ -185,9 +197,7 @@ class Writer:
             return [(plan.request.ticket, self._accepted(plan, segments, outcomes)) for plan in plans]
         except Exception as error:
             # What is committed could not be applied: nothing after it may be told as if it had been.
-            logger.exception("the feed failed; the store stops")
-            what = f"{self._state.path}: stopped after an internal error ({error!r}); open it again"
-            self._failed = StoreUnavailable(what)
+            self._failed = self._stopped(error)
             return [(request.ticket, self._failed) for request in group]
 
     def _planned(self, group: list[Request]) -> list[_Plan]:
@@ -244,7 +254,7 @@ class Writer:
         if not segments:
             return
         state = self._state
-        answers = list(state.answers.items())
+        answers = state.answers()
         try:
             rows = []
             for segment in segments:
