@@ -78,7 +78,7 @@ race: ## look for data races and undefined behaviour in the kernel: ThreadSaniti
 	@test -f "$$(rustc +nightly --print sysroot)/lib/rustlib/src/rust/library/Cargo.lock" || { echo "the source of the standard library is missing: run rustup component add rust-src --toolchain nightly" >&2; exit 1; }
 	@cargo +nightly miri --version >/dev/null 2>&1 || { echo "Miri is missing: run rustup component add miri --toolchain nightly" >&2; exit 1; }
 	LAURELS_RACE_TURNS=$${LAURELS_RACE_TURNS:-1000} RUSTFLAGS=-Zsanitizer=thread cargo +nightly test -Zbuild-std --target $$(rustc +nightly -vV | sed -n 's/^host: //p') $(KERNEL) --test readers_beside_writer
-	cargo +nightly miri test $(KERNEL) --lib --test readers_beside_writer
+	MIRIFLAGS=-Zmiri-permissive-provenance cargo +nightly miri test $(KERNEL) --lib --test readers_beside_writer
 
 clean: ## remove what was made, .venv too
 	rm -rf $(VENV) target build dist src/laurels/_native.*.so .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
