@@ -15,9 +15,10 @@ export CARGO_TARGET_DIR := $(CURDIR)/target
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 
 # What the Rust tests test is pure Rust: without the Python boundary they need no libpython, and build in seconds.
-CARGO_TEST = cargo test --release --locked --no-default-features --manifest-path native/Cargo.toml
+KERNEL = --locked --no-default-features --manifest-path native/Cargo.toml
+CARGO_TEST = cargo test --release $(KERNEL)
 
-.PHONY: help tools setup run test lint format bench soak clean
+.PHONY: help tools setup run test lint format bench soak race clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -70,6 +71,15 @@ bench: setup ## run all benchmarks and write docs/benchmarks.md (half an hour; A
 soak: setup ## run the long campaigns: 10 million random steps of the rank index, kill -9 again and again
 	$(CARGO_TEST) -- --ignored --nocapture
 	$(BIN)/pytest -m campaign --timeout 0 $(ARGS)
+
+# Nightly, because the sanitizer wants a standard library that is built with it. A build of its own, without Python.
+race: export CARGO_TARGET_DIR := $(CURDIR)/target/race
+race: ## look for data races and undefined behaviour in the kernel: ThreadSanitizer and Miri, on nightly Rust
+	@cargo +nightly --version >/dev/null 2>&1 || { echo "nightly Rust is missing: get rustup from https://rustup.rs and run rustup toolchain install nightly --component rust-src,miri" >&2; exit 1; }
+	@test -f "$$(rustc +nightly --print sysroot)/lib/rustlib/src/rust/library/Cargo.lock" || { echo "the source of the standard library is missing: run rustup component add rust-src --toolchain nightly" >&2; exit 1; }
+	@cargo +nightly miri --version >/dev/null 2>&1 || { echo "Miri is missing: run rustup component add miri --toolchain nightly" >&2; exit 1; }
+	LAURELS_RACE_TURNS=$${LAURELS_RACE_TURNS:-1000} RUSTFLAGS=-Zsanitizer=thread cargo +nightly test -Zbuild-std --target $$(rustc +nightly -vV | sed -n 's/^host: //p') $(KERNEL) --test readers_beside_writer
+	MIRIFLAGS=-Zmiri-permissive-provenance cargo +nightly miri test $(KERNEL) --lib --test readers_beside_writer
 
 clean: ## remove what was made, .venv too
 	rm -rf $(VENV) target build dist src/laurels/_native.*.so .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -46,7 +46,7 @@ mod tests {
         for wanted in 0..=u8::MAX {
             assert_eq!(equal_bytes(&bytes, wanted), bits(bytes.iter().map(|&byte| byte == wanted)));
         }
-        for wanted in 0..=u16::MAX {
+        for wanted in (0..=u16::MAX).step_by(if cfg!(miri) { 13 } else { 1 }) {
             let chunks = halves.as_chunks::<2>().0.iter();
             assert_eq!(equal_halves(&halves, wanted), bits(chunks.map(|&half| u16::from_le_bytes(half) == wanted)));
         }
