@@ -4,7 +4,7 @@
 
 One board of so many players, ids like player-00000001, order score desc, accepted_at asc. Each measurement alternates
 with its rival in the same run; names and scores are made before the clock starts. JSON on the last line: medians,
-minima (`_min`) and ratios.
+minima (`_min`) and ratios. A turn of either side takes some milliseconds, so that both are measured warm.
 
     rank_single       rank of one player, call after call           ZREVRANK
     rank_batch        ranks of 1,000 players in one call            ZREVRANK pipelined by 1,000
@@ -33,7 +33,8 @@ from typing import Any
 from laurels._native import Players, RankIndex, Rows
 
 BATCH = 1_000
-SINGLES = 2_000
+SINGLES = 5_000
+TURN = 10  # batches one after the other
 
 
 def player(number: int) -> str:
@@ -153,22 +154,24 @@ def measured(ours: Ours, redis: Redis | None, players: int, repeats: int) -> dic
             few = some[:500]
             zrevrank = redis.client.zrevrank
             note("redis_rank_single_ns", ns_per(lambda: [zrevrank("board", name) for name in few], 500))  # noqa: B023
-        for _ in range(10):
-            batch = [player(rng.randrange(players)) for _ in range(BATCH)]
-            note("rank_batch_ns", ns_per(lambda: ours.index.ranks(batch), BATCH))  # noqa: B023
+        for _ in range(3):
+            turn = [[player(rng.randrange(players)) for _ in range(BATCH)] for _ in range(TURN)]
+            better = [[rng.randrange(1_000_000_000, 2_000_000_000) for _ in range(BATCH)] for _ in turn]
+            note("rank_batch_ns", ns_per(lambda: [ours.index.ranks(batch) for batch in turn], TURN * BATCH))  # noqa: B023
             if redis:
-                note("redis_rank_batch_ns", ns_per(lambda: redis.ranks(batch), BATCH))  # noqa: B023
-            batch = [player(rng.randrange(players)) for _ in range(BATCH)]
-            better = [rng.randrange(1_000_000_000, 2_000_000_000) for _ in batch]
-            note("upsert_batch_ns", ns_per(lambda: ours.improve(batch, better), BATCH))  # noqa: B023
+                note("redis_rank_batch_ns", ns_per(lambda: [redis.ranks(batch) for batch in turn[:2]], 2 * BATCH))  # noqa: B023
+            pairs = list(zip(turn, better, strict=True))
+            note("upsert_batch_ns", ns_per(lambda: [ours.improve(*pair) for pair in pairs], TURN * BATCH))  # noqa: B023
             if redis:
-                members = dict(zip(batch, better, strict=True))
-                note("redis_upsert_batch_ns", ns_per(lambda: redis.client.zadd("board", members, gt=True), BATCH))  # noqa: B023
-            note("top100_ns", ns_per(lambda: [read(ours.index.rows(1, 100)) for _ in range(20)], 20))
+                members = [dict(zip(*pair, strict=True)) for pair in pairs]
+                zadd = partial(redis.client.zadd, "board", gt=True)
+                note("redis_upsert_batch_ns", ns_per(lambda: [zadd(some) for some in members], TURN * BATCH))  # noqa: B023
+            note("top100_ns", ns_per(lambda: [read(ours.index.rows(1, 100)) for _ in range(200)], 200))
             if redis:
                 top = partial(redis.client.zrevrange, "board", 0, 99, withscores=True)
                 note("redis_top100_ns", ns_per(lambda: [top() for _ in range(20)], 20))  # noqa: B023
-            note("around_10_ns", ns_per(lambda: [read(ours.index.around(name, 10)) for name in batch[:20]], 20))  # noqa: B023
+            names = turn[0][:200]
+            note("around_10_ns", ns_per(lambda: [read(ours.index.around(name, 10)) for name in names], 200))  # noqa: B023
     ours.written()
     result: dict[str, Any] = {key: round(statistics.median(values)) for key, values in figures.items()}
     result |= {f"{key}_min": round(min(values)) for key, values in figures.items()}

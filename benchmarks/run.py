@@ -1,6 +1,6 @@
 """Run all benchmarks, one after the other, and write docs/benchmarks.md from what they print.
 
-    python benchmarks/run.py [--quick] [--large]
+    python benchmarks/run.py [--quick] [--large] [--only rank_index]
 
 In full it takes about half an hour, with a board of 10 million players and a log of 10 million submissions, some 6 GB
 of memory and 4 GB of disk. `--large` adds a board of 50 million (8 GB more), `--quick` takes small sizes and a few
@@ -83,10 +83,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small sizes; the page stays as it is")
     parser.add_argument("--large", action="store_true", help="also a board of 50 million players")
+    parser.add_argument("--only", choices=FULL, help="run this one again, and keep the other figures")
     options = parser.parse_args()
     start = time.monotonic()
-    results: dict[str, Any] = {"date": f"{datetime.now(UTC):%Y-%m-%d}", "machine": machine()}
+    results: dict[str, Any] = json.loads(report.RESULTS.read_text()) if options.only else {}
+    results |= {"date": f"{datetime.now(UTC):%Y-%m-%d}", "machine": machine()}
     for name, arguments in (QUICK if options.quick else FULL).items():
+        if options.only not in (None, name):
+            continue
         extra = ["50000000"] if options.large and name == "rank_index" else []
         results[name] = run(name, [*arguments, *extra])
         print(f"  {time.monotonic() - start:.0f} s so far", flush=True)
