@@ -286,7 +286,7 @@ impl<const W: usize> Index<W> {
         self.tree.visit(position, limit, |spot, key, player| {
             let rank = match (self.spec.ranking, rows.ranks.last(), previous) {
                 (Ranking::Ordinal, ..) => at + 1,
-                (_, Some(&rank), Some(before)) if before[..ties] == key[..ties] => rank,
+                (_, Some(&rank), Some(before)) if (0..ties).all(|word| before[word] == key[word]) => rank,
                 (Ranking::Competition, Some(_), _) => at + 1,
                 (Ranking::Dense, Some(&rank), _) => rank + 1,
                 (_, None, _) => self.standing_at(spot).rank,

@@ -359,18 +359,17 @@ impl Blocks {
     /// Add a block; its number. The first one ends the time of the lone leaf.
     pub fn push(&mut self) -> u32 {
         self.lone = Vec::new();
+        let used = self.len - self.slabs.len().saturating_sub(1) * Slab::FULL;
         match self.slabs.last_mut() {
-            Some(last) if self.len.is_multiple_of(Slab::FULL) && last.len() == Slab::FULL => {
-                self.slabs.push(Slab::new(Slab::FULL));
-            }
-            Some(first) if self.len == first.len() => {
-                // Only the first slab grows.
-                let mut grown = Slab::new((self.len * 5 / 4 + 1).min(Slab::FULL));
-                grown[..self.len].copy_from_slice(first);
-                *first = grown;
-            }
-            Some(_) => {}
             None => self.slabs.push(Slab::new(2)),
+            Some(last) if used < last.len() => {}
+            Some(last) if used < Slab::FULL => {
+                // The last slab grows until it is full, so that a tree takes little more than it needs.
+                let mut grown = Slab::new((used * 5 / 4 + 1).min(Slab::FULL));
+                grown[..used].copy_from_slice(last);
+                *last = grown;
+            }
+            Some(_) => self.slabs.push(Slab::new(Slab::FULL / 16)),
         }
         self.len += 1;
         self.len as u32 - 1
