@@ -280,25 +280,25 @@ impl<const W: usize> Index<W> {
             ranks: Vec::with_capacity(count),
             terms: vec![Vec::with_capacity(count); W],
         };
-        let ties = self.spec.tie_terms;
-        let mut previous: Option<Key<W>> = None;
-        let mut at = position;
-        self.tree.visit(position, limit, |spot, key, player| {
-            let rank = match (self.spec.ranking, rows.ranks.last(), previous) {
-                (Ranking::Ordinal, ..) => at + 1,
-                (_, Some(&rank), Some(before)) if (0..ties).all(|word| before[word] == key[word]) => rank,
-                (Ranking::Competition, Some(_), _) => at + 1,
-                (Ranking::Dense, Some(&rank), _) => rank + 1,
-                (_, None, _) => self.standing_at(spot).rank,
-            };
-            rows.players.push(player);
-            rows.ranks.push(rank);
-            for (term, &word) in key.iter().enumerate() {
-                rows.terms[term].push(self.spec.value(term, word));
+        self.tree.visit(position, limit, |head, block, range| {
+            rows.players.extend(range.clone().map(|at| head.player(block, at)));
+            for (term, column) in rows.terms.iter_mut().enumerate() {
+                column.extend(head.words(block, term, range.clone()).map(|word| self.spec.value(term, word)));
             }
-            previous = Some(*key);
-            at += 1;
         });
+        let mut rank = rows.players.first().map_or(0, |&player| self.standing(player).expect("it has an entry").rank);
+        let ties = &rows.terms[..self.spec.tie_terms];
+        for row in 0..rows.players.len() {
+            if row > 0 {
+                match self.spec.ranking {
+                    Ranking::Ordinal => rank += 1,
+                    _ if ties.iter().all(|column| column[row] == column[row - 1]) => {}
+                    Ranking::Competition => rank = position + row + 1,
+                    Ranking::Dense => rank += 1,
+                }
+            }
+            rows.ranks.push(rank);
+        }
         rows
     }
 

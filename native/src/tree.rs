@@ -45,6 +45,7 @@ use homes::Homes;
 pub use leaf::Entry;
 use leaf::{BLOCK, Blocks, Head, LONE_MAX};
 use std::cmp::Ordering;
+use std::ops::Range;
 
 /// For how many rows of a batch what they read is asked for beforehand.
 pub const AHEAD: usize = 6;
@@ -383,8 +384,8 @@ impl<const W: usize> Tree<W> {
         self.starts.prefix(group.order as usize) as usize + before + inside
     }
 
-    /// Visit up to `limit` entries from a position on.
-    pub fn visit(&self, position: usize, limit: usize, mut visit: impl FnMut(Spot, &Key<W>, u32)) {
+    /// Visit up to `limit` entries from a position on, leaf by leaf.
+    pub fn visit(&self, position: usize, limit: usize, mut visit: impl FnMut(&Head<W>, &[u8], Range<usize>)) {
         if position >= self.len || limit == 0 {
             return;
         }
@@ -399,13 +400,11 @@ impl<const W: usize> Tree<W> {
                     skip -= count;
                     continue;
                 }
-                let leaf = group.leaves[slot];
-                let (head, block) = self.leaf(leaf);
-                for at in skip..count.min(skip + left) {
-                    visit(Spot { leaf, at }, &head.key(block, at), head.player(block, at));
-                    left -= 1;
-                }
+                let (head, block) = self.leaf(group.leaves[slot]);
+                let range = skip..count.min(skip + left);
+                left -= range.len();
                 skip = 0;
+                visit(head, block, range);
                 if left == 0 {
                     return;
                 }

@@ -11,6 +11,7 @@ pub use crate::memory::BLOCK;
 use crate::memory::{Slab, prefetch};
 use crate::vector::equal_halves;
 use std::cmp::Ordering;
+use std::ops::Range;
 
 /// A tree of one leaf may fill a block of its own, that grows with it, up to this size.
 pub const LONE_MAX: usize = 2 * BLOCK;
@@ -152,8 +153,26 @@ impl<const W: usize> Head<W> {
     /// One word of a key: the others may lie in cache lines that nobody needs.
     #[inline(always)]
     pub fn word_at(&self, block: &[u8], word: usize, at: usize) -> u64 {
+        self.word(word).read(block, self.column(word), at)
+    }
+
+    #[inline(always)]
+    fn column(&self, word: usize) -> usize {
         let before: usize = self.widths[..word].iter().map(|&width| usize::from(width)).sum();
-        self.word(word).read(block, self.keys() + before * self.room(), at)
+        self.keys() + before * self.room()
+    }
+
+    /// One word of the keys of several entries.
+    #[inline]
+    pub fn words<'a>(
+        &self,
+        block: &'a [u8],
+        word: usize,
+        range: Range<usize>,
+    ) -> impl Iterator<Item = u64> + use<'a, W> {
+        let column = self.column(word);
+        let packing = self.word(word);
+        range.map(move |at| packing.read(block, column, at))
     }
 
     /// The order of an entry's key and another one: most are told by the first word.
