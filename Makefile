@@ -64,7 +64,7 @@ format: setup ## put everything into shape
 	$(BIN)/ruff format .
 	cargo fmt --manifest-path native/Cargo.toml
 
-bench: setup ## run all benchmarks and write docs/benchmarks.md (half an hour; ARGS=--quick: a few minutes, nothing written)
+bench: setup ## run all benchmarks and write docs/benchmarks.md (40 minutes; ARGS=--quick: a few minutes, nothing written)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group bench
 	@$(BIN)/python benchmarks/run.py $(ARGS)
 

@@ -24,14 +24,27 @@ CLAIMS = (
     ("ingest_sustained_ratio", "ingest", 0.8, True, "speed of the last million of 10 million / of the first"),
     ("concurrent_vs_serial", "ingest", 8, True, "64 tasks submitting singly / one task, all durable"),
     ("open_entries_per_s_vs_scan", "opening", 0.4, True, "entries a second to the first rank / bare scan of the rows"),
+    ("submit_vs_dummy", "serving", 0.5, True, "plays a second over HTTP: ours / a handler that does nothing"),
+    ("entry_vs_dummy", "serving", 0.6, True, "a player's entry over HTTP: ours / a handler that does nothing"),
+    ("around_vs_dummy", "serving", 0.5, True, "ten around a player over HTTP: ours / a handler that does nothing"),
+    ("top10_vs_dummy", "serving", 0.6, True, "the first ten over HTTP: ours / a handler that does nothing"),
+    ("submit_vs_fastapi_redis", "serving", 3, True, "plays a second over HTTP: ours / FastAPI with a sorted set"),
+    ("entry_vs_fastapi_redis", "serving", 4, True, "a player's entry over HTTP: ours / FastAPI with a sorted set"),
+    ("submit_p99_vs_median", "serving", 4, False, "answers to single plays under full load: p99 / p50"),
+    ("submit_p99_vs_median_during_batch", "serving", 4, False, "the same while somebody loads 10,000 at a time"),
+    ("server_rss_mb", "serving", 180, False, "memory of the server with a million players after the load, MB"),
+    ("live_p99_ms", "serving", 500, False, "a play is answered until the last subscriber has seen it, p99, ms"),
+    ("live_lost", "serving", 0, False, "subscribers that missed something"),
 )
 BLUE, ORANGE, GREY = "#3b6fd4", "#d9702b", "#7a828e"
 
 
 def table(results: dict[str, Any]) -> str:
-    """What is claimed, what is the goal, what was measured."""
+    """What is claimed, what is the goal, what was measured, of the benchmarks that have been run."""
     lines = ["| what, in one run | goal | measured | |", "|---|---|---|---|"]
     for key, benchmark, goal, more, what in CLAIMS:
+        if benchmark not in results:
+            continue
         value = results[benchmark].get(key)
         met = value is not None and (value >= goal if more else value <= goal)
         measured = "not measured" if value is None else f"{value:g}"
@@ -130,7 +143,52 @@ A file with {_count(opening["entries"])} entries on one board, and another board
 {opening["open_entries_per_s"]:,} entries a second |
 | bare scan of the same rows in Python | {opening["scan_s"]} s |
 | first top ten of a small instance | {opening["small_board_first_top_ms"]} ms |
-"""
+{over_http(results["serving"]) if "serving" in results else ""}"""
+
+
+def over_http(serving: dict[str, Any]) -> str:
+    """The section on `laurels serve`."""
+    rates = "\n".join(
+        f"| {what} | {_number(serving.get(f'{key}_per_second'))} |"
+        f" {_number(serving.get(f'{key}_p50_ms'))} ms, {_number(serving.get(f'{key}_p99_ms'))} ms |"
+        f" {_number(serving.get(f'dummy_{key}_per_second'))} |"
+        f" {_number(serving.get(f'fastapi_redis_{key}_per_second'))} |"
+        for key, what in (
+            ("submit", "submit a play"),
+            ("entry", "a player's entry"),
+            ("around", "ten around a player"),
+            ("top10", "the first ten"),
+        )
+    )
+    during = "".join(
+        f"| {what} | {_number(serving.get(key))} |\n"
+        for key, what in (
+            ("submit_per_second_during_batch", "plays a second while somebody loads 10,000 at a time"),
+            ("submit_p50_during_batch_ms", "... p50, ms"),
+            ("submit_p99_during_batch_ms", "... p99, ms"),
+            ("batch_p50_ms", "a request of 10,000 plays meanwhile, p50, ms"),
+            ("server_rss_mb", "memory of the server after the load, MB"),
+            ("live_subscribers", "WebSockets subscribed to the first ten, which change 20 times a second"),
+            ("live_p50_ms", "from the answer to a play until the last of them has seen it, p50, ms"),
+            ("live_p99_ms", "... p99, ms"),
+            ("live_lost", "subscribers that missed something"),
+        )
+    )
+    return f"""
+## Over HTTP
+
+`laurels serve` with one board of {_count(serving["players"])} players, one process, asked by wrk over 64 connections on
+the same machine. The dummy is a raw ASGI handler on the same granian and uvloop that decodes the same body and sends
+back constant bytes, those that ours had answered. The tutorial is FastAPI on one uvicorn worker with a Redis sorted
+set, in memory only: it authenticates nobody, and its submission does not ask for a rank.
+
+| requests a second | ours | p50, p99 | dummy | tutorial |
+|---|---|---|---|---|
+{rates}
+
+| | |
+|---|---|
+{during}"""
 
 
 def _count(number: int) -> str:

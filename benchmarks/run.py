@@ -2,7 +2,7 @@
 
     python benchmarks/run.py [--quick] [--large] [--only rank_index]
 
-In full it takes about half an hour, with a board of 10 million players and a log of 10 million submissions, some 6 GB
+In full it takes about 40 minutes, with a board of 10 million players and a log of 10 million submissions, some 6 GB
 of memory and 4 GB of disk. `--large` adds a board of 50 million (8 GB more), `--quick` takes small sizes and a few
 minutes and writes nothing. What was measured is kept in docs/benchmarks/results.json; report.py makes the page from it.
 """
@@ -26,11 +26,13 @@ FULL = {
     "rank_index": ["--sizes", "10000", "100000", "1000000", "10000000"],
     "ingest": ["--last-million", "10"],
     "opening": ["--entries", "10000000"],
+    "serving": [],
 }
 QUICK = {
     "rank_index": ["--players", "100000", "--repeats", "2", "--sizes", "10000", "100000"],
     "ingest": ["--players", "100000", "--rows", "120000", "--repeats", "1"],
     "opening": ["--entries", "200000", "--boards", "100"],
+    "serving": ["--quick"],
 }
 
 

@@ -126,7 +126,7 @@ impl Players {
     fn chain(&self, py: Python<'_>, ids: IdsOrTexts, places: Ints) -> PyResult<Vec<i64>> {
         let ids = ids.get();
         same_length(&ids.texts, &[&places])?;
-        py.detach(|| {
+        unheld(py, ids.texts.len(), || {
             let numbers = ids.numbers(&self.table)?;
             Ok(self.table.write().chain_all(&numbers, &places.0))
         })
@@ -489,7 +489,7 @@ impl RankIndex {
     fn apply(&self, py: Python<'_>, ids: IdsOrTexts, terms: Vec<Ints>, places: Ints) -> PyResult<Outcome> {
         let ids = ids.get();
         let terms = self.terms(&ids.texts, terms, &places)?;
-        py.detach(|| {
+        unheld(py, ids.texts.len(), || {
             let numbers = ids.numbers(&self.table)?;
             if self.adds {
                 self.check_sums(&numbers, &terms, &places.0)?;
@@ -708,6 +708,12 @@ impl RankIndex {
 }
 
 /// Ranks and positions, 0 where there is no entry.
+/// Do work on many rows without the interpreter's lock. For a few rows, getting the lock back can take far longer than
+/// they do, when another thread keeps it busy.
+fn unheld<T: Send>(py: Python<'_>, rows: usize, work: impl FnOnce() -> T + Send) -> T {
+    if rows <= LOOK_ENTRIES { work() } else { py.detach(work) }
+}
+
 fn numbered(standings: Vec<Option<Standing>>) -> (Vec<usize>, Vec<usize>) {
     standings.into_iter().map(|standing| standing.map_or((0, 0), |one| (one.rank, one.position))).unzip()
 }

@@ -97,6 +97,10 @@ class Ranker:
                 if name_of_scale in TIME_FIELDS or name_of_scale not in (*fields, definition.of):
                     raise InvalidInput(f"{where}.scale", name_of_scale, "must be a number that the order names")
 
+        # The one instance of a board without partition and windows, and its name.
+        self.only_place = Place((), None) if not self.partition and self.periods is None else None
+        self._only_name = InstanceName(board=name)
+
     # --- writing: columns to routes -------------------------------------------------------------------------
 
     def routes(self, batch: Batch, accepted_at: int, row_offset: int = 0) -> list[Route]:
@@ -235,6 +239,8 @@ class Ranker:
 
     def instance_name(self, place: Place) -> InstanceName:
         """An instance as answers name it."""
+        if self.only_place is not None:
+            return self._only_name
         span = None
         if self.periods is not None:
             span = self.periods.at(place.window_start) if place.window_start is not None else self.periods.numbered(0)

@@ -12,7 +12,45 @@ from msgspec import Meta, Struct
 from laurels.batch import check_ids
 from laurels.boards import Ranker
 from laurels.errors import InvalidInput, LimitExceeded
+from laurels.limits import RateLimits
 from laurels.model import GameDefinition, Limits
+
+
+class LiveLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How much there may be, and how often to look."""
+
+    tick_s: Annotated[float, Meta(ge=0.01, le=60)] = 0.1
+    grace_s: Annotated[float, Meta(ge=0, le=3_600)] = 60.0  # how long a topic that nobody watches can still be resumed
+    subscribers_max: Annotated[int, Meta(ge=0)] = 20_000
+    topics_max: Annotated[int, Meta(ge=0)] = 20_000
+    topics_per_connection_max: Annotated[int, Meta(ge=1)] = 64
+    rows_max: Annotated[int, Meta(ge=10, le=1_000)] = 100  # of a list; submissions in a change
+    ring_messages_max: Annotated[int, Meta(ge=1)] = 256
+    ring_bytes_max: Annotated[int, Meta(ge=0)] = 256 * 1024  # of one topic; its latest message is kept, however large
+    rings_bytes_max: Annotated[int, Meta(ge=0)] = 256 * 1024 * 1024  # of all topics, likewise
+
+
+class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How `laurels serve` serves.
+
+    host, port              where it listens; beyond this machine only if told so
+    tls_certificate, tls_key    files in PEM; HTTPS if given
+    cors_origins            the origins whose pages may ask ("*": all)
+    access_log              a line for each request
+    requests_in_flight_max  connections that are served at once
+    heartbeat_s             how often live connections are told that nothing has happened
+    """
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Meta(ge=1, le=65_535)] = 8_080
+    tls_certificate: str | None = None
+    tls_key: str | None = None
+    cors_origins: tuple[str, ...] = ()
+    access_log: bool = False
+    requests_in_flight_max: Annotated[int, Meta(ge=16, le=1_000_000)] = 1_024
+    heartbeat_s: Annotated[float, Meta(ge=0.1, le=3_600)] = 15.0
+    rate_limits: RateLimits = RateLimits()
+    live: LiveLimits = LiveLimits()
 
 
 class Config(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
@@ -24,6 +62,7 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
 
     games: dict[str, GameDefinition] = {}
     limits: Limits = Limits()
+    server: ServerSettings = ServerSettings()
     idempotency_days: Annotated[int, Meta(ge=7, le=36_500)] = 30
 
 
@@ -46,7 +85,7 @@ def converted(document: Mapping[str, Any], source: str = "config") -> Config:
     except msgspec.ValidationError as error:
         message, _, where = str(error).partition(" - at ")
         field = re.sub(r"^\$\.?", "", where.strip("`")) or "config"
-        raise InvalidInput(f"{source}: {field}", _at(document, field), message[0].lower() + message[1:]) from error
+        raise InvalidInput(f"{source}: {field}", value_at(document, field), message[0].lower() + message[1:]) from error
     check(config)
     return config
 
@@ -77,7 +116,7 @@ def schema() -> dict[str, Any]:
     return plain
 
 
-def _at(document: Any, field: str) -> Any:
+def value_at(document: Any, field: str) -> Any:
     """The value at a dotted path of a document, as far as the path leads."""
     for part in re.findall(r"[^.\[\]]+", field):
         if isinstance(document, Mapping) and part in document:

@@ -73,6 +73,28 @@ class NotReady(LaurelsError):
         super().__init__(message)
 
 
+class Unauthenticated(LaurelsError):
+    """Nobody that is known: a key or token that is missing, wrong, expired or revoked. The message never shows it."""
+
+    code = "unauthenticated"
+
+
+class Forbidden(LaurelsError):
+    """Known, but not allowed to do this."""
+
+    code = "forbidden"
+
+
+class RateLimited(LaurelsError):
+    """Too many requests; ask again in `retry_after_s` seconds."""
+
+    code = "rate_limited"
+
+    def __init__(self, message: str, retry_after_s: float) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(message)
+
+
 class StoreError(LaurelsError):
     """The engine could not do it. A submission in flight was either committed or it was not: send it again with
     the same submission_id."""

@@ -94,6 +94,7 @@ class LocalFeed:
                 done = applied(instance.index, part, segment)
                 self._indexes.touch(instance)
                 outcome.add(board, part, segment.first_row, done)
+        self._indexes.changed()
         return outcome
 
     def _route(self, segment: Segment, offset: int) -> list[tuple[LiveBoard, list[Route]]]:

@@ -1,20 +1,21 @@
 """One game: submitting, players, boards. What a submission means is decided by the boards; this is the way through."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from laurels.answers import Answers
 from laurels.batch import Batch, check_ids, check_texts, checked_batch, checked_dimension
 from laurels.boards import Place, Ranker, place_from_key
-from laurels.cursors import from_cursor, to_cursor
+from laurels.cursors import Cursors
 from laurels.errors import (
     Conflict,
+    Forbidden,
     InvalidCursor,
     InvalidInput,
     LaurelsError,
@@ -31,7 +32,7 @@ from laurels.model import (
     BoardInfo,
     DimensionValue,
     GameDefinition,
-    InstanceName,
+    InstanceInfo,
     Limits,
     Number,
     Page,
@@ -45,25 +46,26 @@ from laurels.windows import from_us, to_us
 
 LOAD_WAIT_S = 30.0
 CATCH_UP_SEGMENTS = 64
-
-
-class InstanceInfo(Struct, frozen=True, kw_only=True):
-    """A board instance and how many entries it has."""
-
-    instance: InstanceName
-    entries: int
+ACCEPTED_WITHIN_US = 60_000_000
 
 
 class Game:
     """The use cases of one game. Got from `Laurels.game`."""
 
     def __init__(
-        self, state: GameState, store: Store, indexes: Indexes, limits: Limits, clock: Callable[[], int]
+        self,
+        state: GameState,
+        store: Store,
+        indexes: Indexes,
+        limits: Limits,
+        clock: Callable[[], int],
+        cursors: Cursors,
     ) -> None:
         self._state = state
         self._store = store
         self._indexes = indexes
         self.limits = limits
+        self.cursors = cursors
         self._clock = clock
         self._ready: dict[str, asyncio.Event] = {}
         self._failed: dict[str, Exception] = {}
@@ -156,6 +158,24 @@ class Game:
         for board in self._state.boards.values():
             board.ranker.routes(batch, self._clock())
 
+    def check_player_may_submit(self, batch: Batch, player_id: str) -> None:
+        """Raise Forbidden unless a player may submit a checked batch: their own plays, which feed boards, all of them
+        with `submit = "players"`. A server's board whose window opens within a minute counts as open."""
+        if any(other != player_id for other in batch.player_ids):
+            raise Forbidden("players submit their own plays only: player_id must be the one of the token")
+        rankers = [board.ranker for board in list(self._state.boards.values())]
+        defined = self._state.definition.boards
+        rankers += [Ranker(name, defined[name]) for name in self._state.building if name in defined]
+        now = self._clock()
+        fed: set[int] = set()
+        for ranker in rankers:
+            if any(ranker.routes(batch, instant) for instant in (now, now + ACCEPTED_WITHIN_US)):
+                if ranker.definition.submit != "players":
+                    raise Forbidden(f"board {ranker.name} takes submissions from the game's server only")
+                fed.update(row for route in ranker.routes(batch, now) for row in route.rows)
+        if len(fed) < len(batch):
+            raise Forbidden("the submission feeds no board that players may submit to")
+
     # --- the log --------------------------------------------------------------------------------------------
 
     async def submission(self, submission_id: str) -> Submission:
@@ -177,11 +197,11 @@ class Game:
         more = len(found) > limit
         token = None
         if more:
-            token = to_cursor(self.name, player_id, found[limit - 1][0])
+            token = self.cursors.to_text(self.name, player_id, found[limit - 1][0])
         return Page(items=[submission for _, submission in found[:limit]], next=token)
 
     def _history_place(self, player_id: str, cursor: str) -> int:
-        game, player, place = from_cursor(cursor, tuple[str, str, int])
+        game, player, place = self.cursors.from_text(cursor, tuple[str, str, int])
         if (game, player) != (self.name, player_id):
             raise InvalidCursor("cursor", cursor, "belongs to another player or game")
         return place
@@ -255,7 +275,8 @@ class Game:
         not given). NotFound if there is no such board."""
         if at is not None and at.tzinfo is None:
             raise InvalidInput("at", at, "must be a datetime with a time zone")
-        self.board_info(name)
+        if name not in self._state.boards:
+            self.board_info(name)
         return BoardInstance(self, name, at, partition)
 
     def boards(self) -> list[BoardInfo]:
@@ -305,6 +326,9 @@ class Game:
             return self.board_info(name)
         if name in self._state.building:
             raise Conflict(f"board {name} is being built; wait until it is ready")
+        if current is not None and current.ranks_like(definition):
+            await self._describe_board(current, definition)
+            return self.board_info(name)
         if current is None and len(self._state.boards) >= self.limits.boards_per_game_max:
             raise LimitExceeded("boards", name, f"a game has at most {self.limits.boards_per_game_max}")
         self._state.building[name] = 0.0
@@ -323,6 +347,18 @@ class Game:
             self._ready.pop(name).set()
         self._failed.pop(name, None)
         return self.board_info(name)
+
+    async def _describe_board(self, board: LiveBoard, definition: Board) -> None:
+        """A definition that ranks as the board does: its entries stay as they are."""
+        saved = msgspec.structs.replace(board.saved, definition=definition)
+        before = self._state.definition
+        try:
+            await self._define({**before.boards, board.name: definition})
+            await self._store.update_board(saved, lambda: board.describe(saved))
+        except LaurelsError:
+            with suppress(StoreError):
+                await self._define(before.boards)
+            raise
 
     async def _define(self, boards: dict[str, Board]) -> None:
         self._state.definition = msgspec.structs.replace(self._state.definition, boards=boards)
@@ -453,6 +489,7 @@ class Game:
             for board, place, terms, latest in restored:
                 instance = self._indexes.create(board, place)
                 instance.index.merge([player_id], [[term] for term in terms], [latest])
+                self._indexes.touch(instance)
 
         await self._store.unban(self.name, player_id, restore, unbanned)
 
@@ -489,6 +526,26 @@ class Game:
             if value is not None
         }
 
+    def partition_from_texts(self, texts: Mapping[str, str]) -> dict[str, DimensionValue]:
+        """Values of dimensions written as text, by their declared types: a set's items are separated by commas."""
+        return {name: self._from_text(name, text) for name, text in texts.items()}
+
+    def _from_text(self, name: str, text: str) -> DimensionValue:
+        declared = self._state.definition.dimensions.get(name)
+        kind = "text" if declared is None else declared.type
+        if kind == "set":
+            return frozenset(item for item in text.split(",") if item)
+        if kind == "integer":
+            if not re.fullmatch(r"[+-]?[0-9]{1,20}", text):
+                raise InvalidInput(name, text, "must be an integer")
+            return int(text)
+        if kind == "boolean":
+            values = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+            if text.lower() not in values:
+                raise InvalidInput(name, text, "must be true or false")
+            return values[text.lower()]
+        return text
+
     def live_board(self, name: str) -> LiveBoard:
         """A board that can be read now. NotReady while it is built, NotFound if there is none."""
         board = self._state.boards.get(name)
@@ -497,6 +554,14 @@ class Game:
         self.board_info(name)
         raise NotReady(f"board {name} is being built: {self._state.building[name]:.0%}")
 
+    def board_at_hand(self, name: str) -> LiveBoard | None:
+        """A board, if it can be read now."""
+        return self._state.boards.get(name)
+
+    def instance_at_hand(self, board: LiveBoard, place: Place) -> Instance | None:
+        """An instance, if it is in memory, and no other process can have changed it."""
+        return None if self._store.read_only else self._indexes.resident(board, place)
+
     async def ready_board(self, name: str) -> LiveBoard:
         """The same, waiting a while for a board that is being built."""
         event = self._ready.get(name)
@@ -504,6 +569,28 @@ class Game:
             with suppress(TimeoutError):  # live_board says how far it is
                 await asyncio.wait_for(event.wait(), LOAD_WAIT_S)
         return self.live_board(name)
+
+    def resident(self, board: LiveBoard, place: Place) -> Instance | None:
+        """An instance, if it is in memory."""
+        return self._indexes.resident(board, place)
+
+    def left_version(self, board: LiveBoard, place: Place) -> int:
+        """The version that an instance had when it last left memory other than it had come; 0 if it never did."""
+        return self._indexes.left_version(board, place)
+
+    @property
+    def moderated(self) -> int:
+        """Grows when instances that are not in memory may have changed, and when a player is erased."""
+        return self._indexes.moderated
+
+    def newest_place(self, player_id: str) -> int:
+        """The place of a player's newest submission as far as memory tells: it may still be on its way into the log. -1
+        if memory knows of none."""
+        return self._store.players(self.name).last_places([player_id])[0]
+
+    async def newest(self, player_id: str, limit: int) -> list[tuple[int, Submission]]:
+        """A player's newest submissions with their places, newest first."""
+        return await self._store.history(self.name, player_id, None, limit)
 
     async def open_instance(self, board: LiveBoard, place: Place) -> Instance | None:
         """An instance, read from the store if need be. NotReady if that takes too long; it goes on meanwhile."""

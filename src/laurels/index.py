@@ -8,10 +8,15 @@ import itertools
 import threading
 from collections.abc import Callable, Iterable, Sequence
 
+import msgspec
+
 from laurels._native import Changes, Players, RankIndex
 from laurels.boards import Place, Ranker
-from laurels.model import GameDefinition
+from laurels.model import Board, GameDefinition
 from laurels.stores.base import Entries, NewInstance, Reads, SavedBoard
+
+VERSIONS = itertools.count(1)  # one for the process: no two states of anything in it share a number
+LEFT_MAX = 10_000
 
 
 class LiveBoard:
@@ -23,6 +28,16 @@ class LiveBoard:
         self.game = saved.game
         self.name = saved.name
         self.ranker = Ranker(saved.name, saved.definition)
+
+    def ranks_like(self, definition: Board) -> bool:
+        """Whether a definition differs in nothing that decides entries and their order."""
+        now = self.saved.definition
+        return definition == msgspec.structs.replace(now, title=definition.title, submit=definition.submit)
+
+    def describe(self, saved: SavedBoard) -> None:
+        """Take up a definition that ranks the same."""
+        self.ranker = Ranker(saved.name, saved.definition)
+        self.saved = saved
 
     def new_index(self, players: Players) -> RankIndex:
         """An empty rank index for one of its instances."""
@@ -51,9 +66,9 @@ class GameState:
 
 
 class Instance:
-    """One board instance in memory."""
+    """One board instance in memory. `version` is another number after each change, and when it is loaded anew."""
 
-    __slots__ = ("board", "id", "index", "place", "used")
+    __slots__ = ("board", "id", "index", "loaded_version", "place", "used", "version")
 
     def __init__(self, id: int, board: LiveBoard, place: Place, index: RankIndex) -> None:
         self.id = id
@@ -61,6 +76,7 @@ class Instance:
         self.place = place
         self.index = index
         self.used = 0
+        self.version = self.loaded_version = next(VERSIONS)
 
 
 class Unwritten:
@@ -91,7 +107,11 @@ class Unwritten:
 
 
 class Indexes:
-    """The instances in memory. Any thread may open one; only the writer's thread changes them."""
+    """The instances in memory. Any thread may open one; only the writer's thread changes them.
+
+    `version` is another number whenever anything was applied. `moderated` grows when players are taken out, or all is
+    let go of: what was being read meanwhile is read again, and what is not in memory may have changed all the same.
+    """
 
     def __init__(self, source: Reads, players: Callable[[str], Players], bytes_max: int) -> None:
         self._source = source
@@ -105,7 +125,9 @@ class Indexes:
         self._dirty: dict[Instance, None] = {}
         self._new: dict[int, NewInstance] = {}
         self._loaded_bytes = 0
-        self._moderated = 0  # grows when players are taken out, so that what was being read meanwhile is read again
+        self._left: dict[tuple[int, Place], int] = {}
+        self.moderated = 0
+        self.version = 0
 
     def resident(self, board: LiveBoard, place: Place) -> Instance | None:
         """An instance, if it is in memory."""
@@ -131,6 +153,10 @@ class Indexes:
                     instance.used = next(self._clock)
                     return instance
 
+    def left_version(self, board: LiveBoard, place: Place) -> int:
+        """The version that an instance had when it last left memory other than it had come; 0 if it never did."""
+        return self._left.get((board.id, place), 0)
+
     def of_board(self, board: LiveBoard) -> list[Instance]:
         """The instances of a board that are in memory."""
         return [instance for (board_id, _), instance in list(self._instances.items()) if board_id == board.id]
@@ -138,6 +164,12 @@ class Indexes:
     def touch(self, instance: Instance) -> None:
         """Its entries may have changed."""
         self._dirty[instance] = None
+        instance.version = next(VERSIONS)
+        self.changed()
+
+    def changed(self) -> None:
+        """Something was applied. Called last, so that whoever sees it sees the new versions of instances too."""
+        self.version = next(VERSIONS)
 
     def forget(self, instances: Iterable[Instance]) -> None:
         """Let go of instances that are no longer wanted, changes and all."""
@@ -145,18 +177,23 @@ class Indexes:
             self._instances.pop((instance.board.id, instance.place), None)
             self._dirty.pop(instance, None)
             self._new.pop(instance.id, None)
+        self.changed()
 
     def forget_player(self, player_id: str, of: Callable[[Instance], bool]) -> None:
         """Take a player out of some instances, with nothing left to write: the store has deleted the entries."""
         with self._lock:
-            self._moderated += 1
+            self.moderated += 1
             instances = list(self._instances.values())
         for instance in filter(of, instances):
             instance.index.remove([player_id], [0])
             instance.index.mark_clean([player_id], [0])
+            instance.version = next(VERSIONS)
+        self.changed()
 
     def clear(self) -> None:
         """Let go of everything: it is read anew."""
+        with self._lock:
+            self.moderated += 1
         self.forget(list(self._instances.values()))
 
     def memory_bytes(self) -> int:
@@ -173,8 +210,17 @@ class Indexes:
                 if instance.index.pending_count() == 0 and instance not in self._dirty:
                     total -= instance.index.memory_bytes()
                     self._instances.pop((instance.board.id, instance.place), None)
+                    self._note_left(instance)
             if total <= self._bytes_max:
                 return
+
+    def _note_left(self, instance: Instance) -> None:
+        if instance.version == instance.loaded_version:
+            return
+        if len(self._left) >= LEFT_MAX:
+            self._left.clear()
+            self.moderated += 1
+        self._left[instance.board.id, instance.place] = instance.version
 
     # --- what is not yet written ----------------------------------------------------------------------------
 
@@ -227,7 +273,7 @@ class Indexes:
     def _read(self, board: LiveBoard, place: Place, *, create: bool) -> Instance | None:
         key = (board.id, place)
         while True:
-            moderated = self._moderated
+            moderated = self.moderated
             instance_id = self._source.instance_id(board.id, place)
             if instance_id is None and not create:
                 return None
@@ -235,7 +281,7 @@ class Indexes:
             if instance_id is not None:
                 index.load_rows(self._source.entries(instance_id, len(board.ranker.terms)))
             with self._lock:
-                if moderated != self._moderated:
+                if moderated != self.moderated:
                     continue
                 if key not in self._instances:
                     if instance_id is None:

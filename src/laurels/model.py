@@ -6,7 +6,7 @@ Instants are timezone-aware `datetime` in public structs. Numbers are exact: `in
 from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Generic, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar
 
 from msgspec import Meta, Struct, field
 
@@ -79,6 +79,7 @@ class Board(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True,
     of         the number that sum, min and max take: `score` or a metric
     ranking    how ties share ranks: competition 1,2,2,4; dense 1,2,2,3; ordinal 1,2,3,4
     scale      decimal digits of the score, or of each field used in the order
+    submit     who may submit what feeds it: the game's server, or players too, each for themselves
     """
 
     title: str | None = None
@@ -90,6 +91,7 @@ class Board(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True,
     of: Name = "score"
     ranking: Ranking = "competition"
     scale: Scale | dict[Name, Scale] = 0
+    submit: Literal["server", "players"] = "server"
 
 
 class Dimension(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
@@ -120,6 +122,7 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     players_max: int = 1_000
     buckets_max: int = 1_000
     boards_per_game_max: int = 256
+    keys_per_game_max: int = 1_000
     attributes_bytes_max: int = 4_096
     queued_rows_max: int = 200_000
     index_bytes_max: int = 4 * 2**30
@@ -151,6 +154,13 @@ class InstanceName(Struct, frozen=True, kw_only=True, omit_defaults=True):
     window_start: datetime | None = None
     window_end: datetime | None = None
     window_label: str | None = None
+
+
+class InstanceInfo(Struct, frozen=True, kw_only=True):
+    """A board instance and how many entries it has."""
+
+    instance: InstanceName
+    entries: int
 
 
 class EntryChange(Struct, frozen=True, kw_only=True):
@@ -187,8 +197,8 @@ class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One player's standing in a board instance.
 
     `rank` is shared by ties as the board says; `position` is unique. `name` is the player's display name.
-    `order` holds the values of the board's order terms. `submission` is the play that counts (of a sum or count: the
-    latest), None if it was not asked for.
+    `order` holds the values of the board's order terms, numbers or instants. `submission` is the play that counts (of a
+    sum or count: the latest), None if it was not asked for.
     """
 
     rank: int
@@ -196,7 +206,7 @@ class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     player_id: str
     score: Number
     name: str | None = None
-    order: dict[str, Number | datetime] = {}
+    order: dict[str, Any] = {}
     submission: Submission | None = None
 
 

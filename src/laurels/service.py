@@ -4,14 +4,17 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 from laurels import config as configuration
-from laurels.batch import check_ids
+from laurels.auth import ApiKey, Keyring, KeyRole, new_key, with_new_secret
+from laurels.batch import check_ids, check_texts
 from laurels.config import Config
-from laurels.errors import InvalidInput, NotFound
+from laurels.cursors import Cursors
+from laurels.errors import InvalidInput, LaurelsError, LimitExceeded, NotFound
 from laurels.feed import LocalFeed
 from laurels.games import Game
 from laurels.index import GameState, Indexes, LiveBoard
@@ -22,6 +25,8 @@ from laurels.stores.sqlite.store import system_clock
 from laurels.verify import VerifyReport, verify
 
 logger = logging.getLogger("laurels")
+
+TOKEN_KEY = "tokens"
 
 
 class Laurels:
@@ -36,6 +41,10 @@ class Laurels:
         self._indexes = Indexes(store.reader, store.players, config.limits.index_bytes_max)
         self._feed = LocalFeed(self._indexes, self._states)
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._cursors = Cursors(store.secret)
+        self._key_changes = asyncio.Lock()
+        self._token_keys = asyncio.Lock()
+        self.keyring = Keyring(started_us=clock())
 
     @classmethod
     @asynccontextmanager
@@ -75,6 +84,7 @@ class Laurels:
             state = GameState(name, definition)
             state.banned |= catalog.bans.get(name, set())
             self._add(state)
+        self.keyring.replace(catalog.keys)
         for saved in catalog.boards:
             if saved.ready:
                 self._states[saved.game].boards[saved.name] = LiveBoard(saved)
@@ -99,7 +109,9 @@ class Laurels:
 
     async def _define(self, game: Game, name: str, board: Board) -> None:
         """Define a board: at once in a game without submissions, else beside everything else."""
-        if not await self._store.has_submissions(game.name):
+        current = self._states[game.name].boards.get(name)
+        at_once = current is not None and current.ranks_like(board)
+        if at_once or not await self._store.has_submissions(game.name):
             await game.define_board(name, board)
             return
         task = asyncio.create_task(game.define_board(name, board))
@@ -117,6 +129,7 @@ class Laurels:
         """Read-only: another process has written; read everything anew."""
         catalog = self._store.catalog()
         self._indexes.clear()
+        self.keyring.replace(catalog.keys)
         for name, definition in catalog.games.items():
             state = self._states.get(name)
             if state is None:
@@ -176,7 +189,84 @@ class Laurels:
 
     def _add(self, state: GameState) -> None:
         self._states[state.name] = state
-        self._games[state.name] = Game(state, self._store, self._indexes, self.config.limits, self._clock)
+        self._games[state.name] = Game(
+            state, self._store, self._indexes, self.config.limits, self._clock, self._cursors
+        )
+
+    # --- keys -----------------------------------------------------------------------------------------------
+
+    def keys(self, game: str | None = None) -> list[ApiKey]:
+        """The keys of a game, or, if none is named, all of them, the oldest first."""
+        return self.keyring.list(game)
+
+    async def create_key(
+        self, role: KeyRole, game: str | None = None, name: str = "", expires_at: datetime | None = None
+    ) -> tuple[ApiKey, str]:
+        """Make a key, and the text to send (of a signer: to sign with), which is shown now and never again. An
+        operator's key has no game, every other has one."""
+        check_texts([name], "name", self.config.limits.text_bytes_max)
+        kept, text = new_key(role, game, name, self._clock(), expires_at)
+        if game is not None:
+            self.game(game)
+        async with self._key_changes:
+            most = self.config.limits.keys_per_game_max
+            if sum(key.game == game for key in self.keys()) >= most:
+                raise LimitExceeded("keys", game, f"a game has at most {most}, and so have all operators")
+            await self._store.save_key(kept)
+            self.keyring.put(kept)
+        return kept.key, text
+
+    async def revoke_key(self, key_id: str, game: str | None = None) -> None:
+        """From now on a key counts no more, nor do tokens that it signed. NotFound if there is none, or it is not one
+        of the game that is named."""
+        async with self._key_changes:
+            self._key(key_id, game)
+            self.keyring.remove(key_id)
+            await self._store.delete_key(key_id)
+
+    async def rotate_key(self, key_id: str, game: str | None = None) -> tuple[ApiKey, str]:
+        """Give a key a new secret, whose text is shown now and never again; the earlier one counts no more. NotFound
+        like `revoke_key`."""
+        async with self._key_changes:
+            kept, text = with_new_secret(self._key(key_id, game))
+            await self._store.save_key(kept)
+            self.keyring.put(kept)
+        return kept.key, text
+
+    def _key(self, key_id: str, game: str | None) -> ApiKey:
+        key = self.keyring.get(key_id).key
+        if game is not None and key.game != game:
+            raise NotFound("key", key_id)
+        return key
+
+    async def player_token(self, game: str, player_id: str, expires_in_s: int = 3600) -> tuple[str, datetime]:
+        """A token with which a player asks for themselves, and when it expires. It is signed by the game's signer named
+        "tokens", which is made at first; revoking that one ends all tokens that were made here."""
+        self.game(game)
+        check_ids([player_id], "player_id", self.config.limits.id_bytes_max)
+        return self.keyring.player_token(await self._token_key(game), player_id, self._clock(), expires_in_s)
+
+    async def _token_key(self, game: str) -> str:
+        async with self._token_keys:
+            for key in self.keys(game):
+                if key.role == "signer" and key.name == TOKEN_KEY and key.expires_at is None:
+                    return key.key_id
+            return (await self.create_key("signer", game, TOKEN_KEY))[0].key_id
+
+    # --- for those who look again and again -----------------------------------------------------------------
+
+    @property
+    def version(self) -> int:
+        """Another number whenever anything was applied: a submission, a ban, a definition."""
+        return self._indexes.version
+
+    def now(self) -> int:
+        """The clock, in microseconds since the epoch."""
+        return self._clock()
+
+    async def refresh(self) -> None:
+        """Read-only: see what another process has written since the last read."""
+        await self._store.refresh()
 
     # --- upkeep ---------------------------------------------------------------------------------------------
 
@@ -192,6 +282,14 @@ class Laurels:
     async def compact(self) -> None:
         """Give space that is no longer used back to the disk. Submissions wait meanwhile."""
         await self._store.compact()
+
+    def failure(self) -> LaurelsError | None:
+        """Why nothing can be submitted any more until the store is opened again; None if it can."""
+        return self._store.failure()
+
+    def queued(self) -> int:
+        """How many submissions wait to be committed."""
+        return self._store.queued_rows
 
     def memory_bytes(self) -> int:
         """What the rank indexes take in memory."""

@@ -14,17 +14,19 @@ from typing import Any, TypeVar
 
 from laurels import games, service, standings
 from laurels.answers import Answers
+from laurels.auth import ApiKey, Keyring, KeyRole
 from laurels.batch import Batch
 from laurels.config import Config
-from laurels.games import InstanceInfo
 from laurels.model import (
     Answer,
     Board,
     BoardInfo,
     Bucket,
+    DimensionValue,
     Entry,
     Friend,
     GameDefinition,
+    InstanceInfo,
     InstanceName,
     Number,
     Page,
@@ -113,6 +115,33 @@ class Laurels:
         """Create or change a game."""
         return Game(self._portal, self._portal.run(self._inner.define_game(name, definition, progress)))
 
+    @property
+    def keyring(self) -> Keyring:
+        """All keys."""
+        return self._inner.keyring
+
+    def keys(self, game: str | None = None) -> list[ApiKey]:
+        """The keys of a game, or all of them."""
+        return self._inner.keys(game)
+
+    def create_key(
+        self, role: KeyRole, game: str | None = None, name: str = "", expires_at: datetime | None = None
+    ) -> tuple[ApiKey, str]:
+        """Make a key, and its text."""
+        return self._portal.run(self._inner.create_key(role, game, name, expires_at))
+
+    def revoke_key(self, key_id: str, game: str | None = None) -> None:
+        """From now on a key counts no more."""
+        self._portal.run(self._inner.revoke_key(key_id, game))
+
+    def rotate_key(self, key_id: str, game: str | None = None) -> tuple[ApiKey, str]:
+        """Give a key a new secret."""
+        return self._portal.run(self._inner.rotate_key(key_id, game))
+
+    def player_token(self, game: str, player_id: str, expires_in_s: int = 3600) -> tuple[str, datetime]:
+        """A player's token."""
+        return self._portal.run(self._inner.player_token(game, player_id, expires_in_s))
+
     def verify(self, progress: Progress | None = None) -> VerifyReport:
         """Work everything out again from the log and compare."""
         return self._portal.run(self._inner.verify(progress))
@@ -141,6 +170,10 @@ class Game:
     def name(self) -> str:
         """The game's id."""
         return self._inner.name
+
+    def partition_from_texts(self, texts: Mapping[str, str]) -> dict[str, DimensionValue]:
+        """Values of dimensions written as text, by their declared types."""
+        return self._inner.partition_from_texts(texts)
 
     @property
     def definition(self) -> GameDefinition:
@@ -252,6 +285,10 @@ class Game:
     def define_board(self, name: str, definition: Board, progress: Progress | None = None) -> BoardInfo:
         """Define a board, or change it."""
         return self._portal.run(self._inner.define_board(name, definition, progress))
+
+    def check_player_may_submit(self, batch: Batch, player_id: str) -> None:
+        """Raise Forbidden unless a player may submit a batch."""
+        self._inner.check_player_may_submit(batch, player_id)
 
     def drop_board(self, name: str) -> None:
         """Forget a board."""

@@ -2,9 +2,12 @@
 
 import json
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -134,6 +137,32 @@ def test_moderation(run: Run) -> None:
     run("verify")
 
 
+def test_keys(run: Run) -> None:
+    run("init")
+    made = as_json(run("keys", "create", "server", "--name", "main", "--expires", "2099-01-01T00:00Z", "--json"))
+    assert (made["game"], made["role"], made["name"]) == ("arcade", "server", "main")
+    assert made["key"].startswith(f"lk_{made['key_id']}_")
+    operator = run("keys", "create", "operator")
+    assert operator.stdout.startswith("lk_")
+    assert "not shown again" in operator.stderr
+    listed = as_json(run("keys", "list", "--json"))
+    assert sorted(key["role"] for key in listed) == ["operator", "server"]
+    assert [key["key_id"] for key in as_json(run("keys", "list", "--game", "arcade", "--json"))] == [made["key_id"]]
+    for output in (run("keys", "list").output, run("keys", "list", "--json").output):
+        assert made["key_id"] in output
+        assert made["key"].split("_", 2)[2] not in output
+    rotated = as_json(run("keys", "rotate", made["key_id"], "--json"))
+    assert rotated["key_id"] == made["key_id"]
+    assert rotated["key"] != made["key"]
+    assert "revoked" in run("keys", "revoke", made["key_id"]).output
+    assert as_json(run("keys", "list", "--game", "arcade", "--json")) == []
+    run("keys", "revoke", made["key_id"], code=3)
+    run("keys", "rotate", made["key_id"], code=3)
+    run("keys", "create", "server", "--expires", "2001-01-01T00:00Z", code=4)
+    run("keys", "create", "king", code=2)
+    run("keys", "create", "server", "--game", "chess", code=3)
+
+
 def test_import_export_backup(run: Run, tmp_path: Path) -> None:
     run("init")
     (tmp_path / "plays.csv").write_text("player_id,score\namy,5\nbob,x\n")
@@ -188,8 +217,39 @@ def test_demo(run: Run) -> None:
     assert again["top"] == summary["top"]
     other = json.loads(run("demo", "--once", "--dir", "e", "--json", *small).output.splitlines()[-1])
     assert other["top"] == summary["top"]
-    assert "Try next" in run("demo", "--dir", "d", *small).output
+    assert "Top 10 of" in run("demo", "--once", "--dir", "d", *small).output
     run("verify", "--store", "sqlite:///d/laurels.db")
+
+
+def test_demo_ends_serving(tmp_path: Path) -> None:
+    small = ("--songs", "20", "--players", "100", "--plays", "1500")
+    command = [
+        sys.executable,
+        "-c",
+        "from laurels.cli import main; main()",
+        "demo",
+        "--dir",
+        str(tmp_path / "d"),
+        *small,
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            address = key = ""
+            for line in process.stdout:
+                address = address or next(iter(re.findall(r"Serving on (http://\S+)", line)), "")
+                key = next(iter(re.findall(r"LAURELS_KEY=(\S+)", line)), key)
+                if "/boards/song/top?" in line:
+                    break
+            asked = urllib.request.Request(
+                f"{address}/v1/games/game-leaderboard/boards/scores/top?limit=1&fields=name,score",
+                headers={"Authorization": f"Bearer {key}"},
+            )
+            with urllib.request.urlopen(asked, timeout=30) as answer:
+                assert json.load(answer)["entries"] == [{"score": 99_970, "name": "Player 393"}]
+        finally:
+            process.send_signal(signal.SIGTERM)
+    assert process.returncode == 0
 
 
 def test_reads_work_while_another_process_has_the_store(run: Run) -> None:

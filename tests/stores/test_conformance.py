@@ -17,7 +17,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from laurels import Board, Laurels, Window, new_submission_id
-from laurels.errors import Conflict, InvalidCursor, InvalidInput, LimitExceeded, NotFound, OutOfRange, StoreUnavailable
+from laurels.auth import signed_token, signing_secret
+from laurels.batch import Batch, checked_batch
+from laurels.errors import (
+    Conflict,
+    Forbidden,
+    InvalidCursor,
+    InvalidInput,
+    LimitExceeded,
+    NotFound,
+    OutOfRange,
+    StoreUnavailable,
+    Unauthenticated,
+)
 from laurels.games import Game
 
 CONFIG: dict[str, Any] = {
@@ -225,6 +237,158 @@ async def compare(game: Game, right: dict[str, dict[str, int]]) -> None:
             assert [e.rank for e in entries] == [sorted(set(order), reverse=True).index(e.score) + 1 for e in entries]
         else:
             assert [entry.rank for entry in entries] == [order.index(entry.score) + 1 for entry in entries]
+
+
+# --- keys -------------------------------------------------------------------------------------------------------
+
+
+async def test_keys_are_kept(url: str, clock: Any) -> None:
+    end = clock.now + timedelta(days=1)
+    async with Laurels.open(url, config=CONFIG, clock=clock) as laurels:
+        assert laurels.keys() == []
+        server, text = await laurels.create_key("server", "g", "main", end)
+        operator, operator_text = await laurels.create_key("operator")
+        signer, signer_text = await laurels.create_key("signer", "g")
+        assert laurels.keyring.authenticate(text, clock()).role == "server"
+        assert laurels.keys("g") == sorted([server, signer], key=lambda key: key.key_id)
+        assert laurels.keys("other") == []
+        with pytest.raises(NotFound, match="game"):
+            await laurels.create_key("server", "nothing")
+        with pytest.raises(InvalidInput):
+            await laurels.create_key("server", "g", expires_at=clock.now)
+        with pytest.raises(LimitExceeded, match="name"):
+            await laurels.create_key("server", "g", "x" * 1_025)
+    async with Laurels.open(url, clock=clock) as laurels:
+        assert laurels.keys("g") == sorted([server, signer], key=lambda key: key.key_id)
+        assert (server.name, server.expires_at) == ("main", end)
+        assert operator in laurels.keys()
+        assert laurels.keyring.authenticate(text, clock()).game == "g"
+        assert laurels.keyring.authenticate(operator_text, clock()).game is None
+        key_id, secret = signing_secret(signer_text)
+        now = clock() // 1_000_000
+        token = signed_token(key_id, secret, "g", "amy", now, now + 60)
+        assert laurels.keyring.authenticate(token, clock()).player_id == "amy"
+        clock.advance(days=1)
+        with pytest.raises(Unauthenticated):
+            laurels.keyring.authenticate(text, clock())
+
+
+async def test_a_revoked_key_stays_revoked(url: str, clock: Any) -> None:
+    async with Laurels.open(url, config=CONFIG, clock=clock) as laurels:
+        key, text = await laurels.create_key("server", "g")
+        rotated, first = await laurels.create_key("admin", "g")
+        token, _ = await laurels.player_token("g", "amy")
+        assert laurels.keyring.authenticate(token, clock()).player_id == "amy"
+        laurels.keyring.authenticate(text, clock())
+        laurels.keyring.authenticate(first, clock())
+        with pytest.raises(NotFound):
+            await laurels.revoke_key(key.key_id, "other")
+        await laurels.revoke_key(key.key_id)
+        again, second = await laurels.rotate_key(rotated.key_id, "g")
+        assert again == rotated
+        await laurels.revoke_key(next(key.key_id for key in laurels.keys("g") if key.role == "signer"))
+        for _ in range(2):
+            for gone in (text, first, token):
+                with pytest.raises(Unauthenticated):
+                    laurels.keyring.authenticate(gone, clock())
+            assert laurels.keyring.authenticate(second, clock()).role == "admin"
+        with pytest.raises(NotFound):
+            await laurels.revoke_key(key.key_id)
+        with pytest.raises(NotFound):
+            await laurels.rotate_key(key.key_id)
+    async with Laurels.open(url, clock=clock) as laurels:
+        assert [key.key_id for key in laurels.keys()] == [rotated.key_id]
+        for gone in (text, first, token):
+            with pytest.raises(Unauthenticated):
+                laurels.keyring.authenticate(gone, clock())
+        assert laurels.keyring.authenticate(second, clock()).role == "admin"
+
+
+async def test_players_tokens_are_signed_by_one_key(url: str, clock: Any) -> None:
+    async with Laurels.open(url, config=CONFIG, clock=clock) as laurels:
+        tokens = await asyncio.gather(*(laurels.player_token("g", player, 60) for player in ("amy", "bob")))
+        assert [(key.role, key.name) for key in laurels.keys()] == [("signer", "tokens")]
+        assert [expires_at for _, expires_at in tokens] == [clock.now + timedelta(seconds=60)] * 2
+        with pytest.raises(NotFound):
+            await laurels.player_token("nothing", "amy")
+        for player, seconds in (("", 60), ("amy", 0), ("amy", 86_401)):
+            with pytest.raises(InvalidInput):
+                await laurels.player_token("g", player, seconds)
+    async with Laurels.open(url, clock=clock) as laurels:
+        assert laurels.keyring.authenticate(tokens[1][0], clock()).player_id == "bob"
+        await laurels.player_token("g", "amy")
+        assert len(laurels.keys()) == 1
+
+
+async def test_keys_have_a_limit(url: str) -> None:
+    async with Laurels.open(url, config={**CONFIG, "limits": {"keys_per_game_max": 2}}) as laurels:
+        for _ in range(2):
+            await laurels.create_key("read", "g")
+        with pytest.raises(LimitExceeded, match="at most 2"):
+            await laurels.create_key("read", "g")
+        await laurels.create_key("read", "other")
+
+
+# --- who may submit ---------------------------------------------------------------------------------------------
+
+
+async def test_players_submit_to_boards_that_say_so(url: str, clock: Any) -> None:
+    season = Window(start=clock.now + timedelta(hours=1), end=clock.now + timedelta(hours=2))
+    boards = {
+        "open": Board(submit="players", where={"mode": "casual"}),
+        "ranked": Board(where={"mode": "ranked"}),
+        "both": Board(submit="players", where={"mode": "ranked"}),
+        "season": Board(where={"mode": "casual"}, window=season),
+    }
+
+    async with Laurels.open(url, config={"games": {"g": {}}}, clock=clock) as laurels:
+        game = laurels.game("g")
+        for name, board in boards.items():
+            await game.define_board(name, board)
+
+        def batch(mode: str, players: tuple[str, ...] = ("amy",)) -> Batch:
+            return checked_batch(
+                game.definition, game.limits, player_ids=players, scores=[1] * len(players), dimensions={"mode": mode}
+            )
+
+        game.check_player_may_submit(batch("casual"), "amy")
+        with pytest.raises(Forbidden, match="own"):
+            game.check_player_may_submit(batch("casual"), "bob")
+        with pytest.raises(Forbidden, match="own"):
+            game.check_player_may_submit(batch("casual", ("amy", "bob")), "amy")
+        with pytest.raises(Forbidden, match="board ranked"):
+            game.check_player_may_submit(batch("ranked"), "amy")
+        with pytest.raises(Forbidden, match="no board"):
+            game.check_player_may_submit(batch("else"), "amy")
+        clock.advance(minutes=59, seconds=30)
+        with pytest.raises(Forbidden, match="board season"):
+            game.check_player_may_submit(batch("casual"), "amy")
+        clock.advance(hours=1, seconds=30)
+        game.check_player_may_submit(batch("casual"), "amy")
+
+
+async def test_a_title_or_who_may_submit_changes_without_building(url: str) -> None:
+    async with Laurels.open(url, config=CONFIG) as laurels:
+        game = laurels.game("g")
+        await game.submit_many(["amy", "bob"], [1, 2])
+        before = game.board_info("best")
+        cursor = (await game.board("best").page(1)).next
+        await game.define_board("best", Board(title="Best", submit="players"))
+        info = game.board_info("best")
+        assert (info.version, info.definition) == (before.version, Board(title="Best", submit="players"))
+        assert [e.player_id for e in await game.board("best").page(1, cursor=cursor)] == ["amy"]
+        await game.submit("amy", 3)
+        await game.ban("bob")
+        assert [e.player_id for e in await game.board("best").top()] == ["amy"]
+    async with Laurels.open(url, config={"games": {"g": {"boards": {"best": {"title": "Better"}}}}}) as laurels:
+        game = laurels.game("g")
+        assert (game.board_info("best").version, game.board_info("best").ready) == (before.version, True)
+        assert game.board_info("best").definition == Board(title="Better")
+        assert game.definition.boards["best"] == Board(title="Better")
+        assert [e.player_id for e in await game.board("best").page(5)] == ["amy"]
+        assert (await laurels.verify()).problems == []
+    async with Laurels.open(url) as laurels:
+        assert laurels.game("g").board_info("best").definition == Board(title="Better")
 
 
 # --- moderation -------------------------------------------------------------------------------------------------
@@ -534,6 +698,24 @@ async def test_cursors_are_bound_to_their_board(url: str) -> None:
         for broken in ("", "x", cursor[:-2], cursor[::-1], "ünï", cursor + "A"):
             with pytest.raises(InvalidCursor):
                 await game.board("best").page(1, cursor=broken)
+
+
+async def test_cursors_outlive_a_restart_and_are_not_forged(new_url: Callable[[], str]) -> None:
+    url, other_url = new_url(), new_url()
+    for one in (url, other_url):
+        async with Laurels.open(one, config=CONFIG) as laurels:
+            await laurels.game("g").submit_many(["a", "b", "c"], [1, 2, 3])
+            cursor = (await laurels.game("g").board("best").page(1)).next
+            await laurels.game("g").submit("a", 1)
+            of_history = (await laurels.game("g").history("a", limit=1)).next
+    async with Laurels.open(other_url) as laurels:
+        assert [e.player_id for e in await laurels.game("g").board("best").page(1, cursor=cursor)] == ["b"]
+        assert len(await laurels.game("g").history("a", cursor=of_history)) == 1
+    async with Laurels.open(url) as laurels:  # the same places, but another store's word for them
+        with pytest.raises(InvalidCursor):
+            await laurels.game("g").board("best").page(1, cursor=cursor)
+        with pytest.raises(InvalidCursor):
+            await laurels.game("g").history("a", cursor=of_history)
 
 
 async def test_decimals_come_back_exactly(url: str) -> None:

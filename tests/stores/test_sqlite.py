@@ -20,6 +20,7 @@ from laurels.errors import (
     StoreReadOnly,
     StoreUnavailable,
     StoreVersion,
+    Unauthenticated,
 )
 
 CONFIG: dict[str, Any] = {"games": {"g": {"boards": {"best": {}, "total": {"policy": "sum"}}}}}
@@ -97,6 +98,49 @@ async def test_newer_version_is_refused(path: Path) -> None:
     with pytest.raises(StoreVersion, match=r"newer Laurels .*99"):
         async with Laurels.open(f"sqlite:///{path}"):
             pass
+
+
+async def test_a_file_of_an_earlier_version_gets_what_it_lacks(path: Path) -> None:
+    await fill(path, 10)
+    with sqlite3.connect(path) as db:
+        db.executescript("DROP TABLE keys; DROP TABLE secrets; PRAGMA user_version = 1")
+    db.close()
+    url = f"sqlite:///{path}"
+    async with Laurels.open(url, read_only=True) as laurels:
+        assert laurels.keys() == []
+        board = laurels.game("g").board("best")
+        page = await board.page(5)
+        assert len(await board.page(5, cursor=page.next)) == 5  # cursors that last until it is closed
+        with pytest.raises(StoreReadOnly):
+            await laurels.create_key("read", "g")
+    async with Laurels.open(url) as laurels:
+        key, _ = await laurels.create_key("read", "g")
+        page = await laurels.game("g").board("best").page(5)
+    async with Laurels.open(url, read_only=True) as laurels:
+        assert laurels.keys() == [key]
+        assert len(await laurels.game("g").board("best").page(5, cursor=page.next)) == 5
+    with sqlite3.connect(path) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (2,)
+    db.close()
+
+
+async def test_secrets_of_keys_are_not_in_the_file(path: Path) -> None:
+    async with Laurels.open(f"sqlite:///{path}", config=CONFIG) as laurels:
+        _, text = await laurels.create_key("operator")
+    assert text.split("_", 2)[2].encode() not in path.read_bytes()
+
+
+async def test_a_reader_learns_of_keys(path: Path) -> None:
+    await fill(path, 10)
+    url = f"sqlite:///{path}"
+    async with Laurels.open(url) as writer, Laurels.open(url, read_only=True) as reader:
+        key, text = await writer.create_key("read", "g")
+        await reader.game("g").board("best").count()
+        assert reader.keyring.authenticate(text, 0).key_id == key.key_id
+        await writer.revoke_key(key.key_id)
+        await reader.game("g").board("best").count()
+        with pytest.raises(Unauthenticated):
+            reader.keyring.authenticate(text, 0)
 
 
 async def test_another_program_s_file_is_refused(path: Path) -> None:

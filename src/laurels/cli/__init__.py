@@ -11,8 +11,10 @@ from laurels.cli.export import export
 from laurels.cli.history import history
 from laurels.cli.import_ import import_
 from laurels.cli.init import init
+from laurels.cli.keys import keys
 from laurels.cli.players import players
 from laurels.cli.rank import rank
+from laurels.cli.serve import serve
 from laurels.cli.session import Commands
 from laurels.cli.submit import submit
 from laurels.cli.top import top
@@ -40,9 +42,12 @@ for command in (
     around,
     history,
     players,
+    keys,
     export,
     verify,
     backup,
+    keys,
+    serve,
     demo,
     completion,
 ):

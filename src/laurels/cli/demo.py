@@ -3,15 +3,19 @@
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import click
+import msgspec
 
+from laurels.cli.serve import server_module
 from laurels.cli.session import Session
-from laurels.config import Config
+from laurels.config import Config, ServerSettings
 from laurels.importers import yarg, yarg_game
 from laurels.importers.report import ImportReport
 from laurels.importers.yarg_demo import build_scores_db
 from laurels.model import Board, Bucket, Entry, GameDefinition, Standing
+from laurels.service import Laurels as AsyncLaurels
 from laurels.sync import BoardInstance, Game, Laurels
 
 SCORES = 1_000
@@ -19,20 +23,23 @@ PAGE = 100
 COUNTRIES = ("BR", "DE", "FI", "FR", "JP", "KR", "MX", "NG", "PL", "US")
 LEADERBOARD = GameDefinition(title="Game leaderboard", boards={"scores": Board()})
 BAR_WIDTH = 40
+KEY_NAME = "demo"
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="End after the report.")
+@click.option("--once", is_flag=True, help="End after the report instead of serving.")
 @click.option("--dir", "directory", type=click.Path(path_type=Path), default="laurels-demo", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object on the last line.")
 @click.option("--songs", default=300, show_default=True)
 @click.option("--players", default=3_000, show_default=True)
 @click.option("--plays", default=60_000, show_default=True)
-def demo(once: bool, directory: Path, as_json: bool, songs: int, players: int, plays: int) -> None:
+@click.option("--port", type=click.IntRange(1, 65_535), help="[default: 8080, or a free one]")
+def demo(once: bool, directory: Path, as_json: bool, songs: int, players: int, plays: int, port: int | None) -> None:
     """A score file in, exact leaderboards out.
 
     Makes a scores.db as the rhythm game YARG writes it, imports it, and shows a song's top 10, a player's rank, their
     neighbours and the spread of scores; then pages through a thousand scores of one game. It is the same each time.
+    Then it serves all that over HTTP, on this machine only, until you press Ctrl-C.
     """
     start = time.perf_counter()
     directory.mkdir(parents=True, exist_ok=True)
@@ -64,6 +71,7 @@ def demo(once: bool, directory: Path, as_json: bool, songs: int, players: int, p
         session.show_json(summary)
     elif not once:
         _show_next(store, shown)
+        _serve(store, config, port, shown)
 
 
 def _show_song(session: Session, game: Game) -> dict[str, Any]:
@@ -168,6 +176,31 @@ def _show_summary(session: Session, report: ImportReport, summary: dict[str, Any
     session.show_table(["What happened", ">"], rows)
     for note in report.notes:
         click.echo(f"note: {note}")
+
+
+def _serve(store: str, config: Config, port: int | None, shown: dict[str, Any]) -> None:
+    server = server_module()
+    server.log_to_stderr("warning", as_json=False)
+    settings = ServerSettings(port=port or server.free_port(ServerSettings().port))
+
+    async def ready(laurels: AsyncLaurels, address: str) -> None:
+        made = [key.key_id for key in laurels.keys() if key.role == "operator" and key.name == KEY_NAME]
+        _, text = await (laurels.rotate_key(made[0]) if made else laurels.create_key("operator", name=KEY_NAME))
+        query = "&".join(f"where.{name}={quote(_text(value))}" for name, value in shown["partition"].items())
+        curl = f'  curl -H "Authorization: Bearer $LAURELS_KEY" \'{address}/v1/games'
+        click.echo(
+            f"\nServing on {address} until you press Ctrl-C. Its API to read: {address}/docs\n"
+            f"A key for everything, good until the next demo:\n"
+            f"  export LAURELS_KEY={text}\n"
+            f"{curl}/game-leaderboard/boards/scores/top'\n"
+            f"{curl}/yarg/boards/song/top?{query}'"
+        )
+
+    server.run(store, msgspec.structs.replace(config, server=settings), ready=ready)
+
+
+def _text(value: Any) -> str:
+    return ",".join(sorted(value)) if isinstance(value, frozenset) else str(value)
 
 
 def _show_next(store: str, shown: dict[str, Any]) -> None:

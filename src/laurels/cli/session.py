@@ -2,7 +2,7 @@
 
 import functools
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -218,22 +218,7 @@ def board_of(game: Game, name: str, where: Sequence[str], at: str | None) -> Boa
 
 def dimensions(game: Game, pairs: Sequence[str], option: str) -> dict[str, DimensionValue]:
     """NAME=VALUE pairs as values of dimensions, by their declared types."""
-    return {name: _typed(game, name, text) for name, text in split_pairs(pairs, option).items()}
-
-
-def _typed(game: Game, name: str, text: str) -> DimensionValue:
-    declared = game.definition.dimensions.get(name)
-    kind = "text" if declared is None else declared.type
-    if kind == "set":
-        return frozenset(item for item in text.split(",") if item)
-    if kind == "integer":
-        return int(number(text, name))
-    if kind == "boolean":
-        values: Mapping[str, bool] = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-        if text.lower() not in values:
-            raise InvalidInput(name, text, "must be true or false")
-        return values[text.lower()]
-    return text
+    return game.partition_from_texts(split_pairs(pairs, option))
 
 
 def split_pairs(pairs: Sequence[str], option: str) -> dict[str, str]:

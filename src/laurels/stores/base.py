@@ -21,8 +21,10 @@ from msgspec import Struct
 
 from laurels._native import Ids, Players, SubmissionIds
 from laurels._native import Outcome as Changes
+from laurels.auth import KeptKey
 from laurels.batch import Batch
 from laurels.boards import Place, unscaled
+from laurels.errors import LaurelsError
 from laurels.model import Board, EntryChange, GameDefinition, InstanceName, Submission
 
 T = TypeVar("T")
@@ -145,6 +147,10 @@ class Accepted:
     repeated: list[bool]
     outcomes: Mapping[int, Outcome]  # by seq
 
+    def row(self, row: int) -> "Accepted":
+        """The same of one row."""
+        return Accepted((self.places[row],), (self.accepted_at[row],), [self.repeated[row]], self.outcomes)
+
 
 @dataclass(slots=True)
 class Entries:
@@ -177,11 +183,12 @@ class SavedBoard(Struct, frozen=True, kw_only=True):
 
 
 class Catalog(Struct, frozen=True, kw_only=True):
-    """Everything small that the store keeps: games, boards, bans."""
+    """Everything small that the store keeps: games, boards, bans, keys."""
 
     games: dict[str, GameDefinition]
     boards: list[SavedBoard]
     bans: dict[str, set[str]]
+    keys: list[KeptKey] = []
 
 
 class Removal(Struct, frozen=True):
@@ -281,8 +288,13 @@ class Store(Protocol):
     def reader(self) -> Reads:
         """What is kept."""
 
+    @property
+    def secret(self) -> bytes:
+        """32 random bytes, made once for each store: what it gives out is signed with keys derived from them. A store
+        that has none yet and is open read-only has some that last until it is closed."""
+
     def catalog(self) -> Catalog:
-        """Games, boards and bans as they are kept. Blocks."""
+        """Games, boards, bans and keys as they are kept. Blocks."""
 
     def players(self, game: str) -> Players:
         """The interned player ids of a game, shared by its rank indexes."""
@@ -298,6 +310,13 @@ class Store(Protocol):
 
     async def read(self, work: Callable[..., T], *arguments: Any) -> T:
         """Run blocking work on a reader's thread."""
+
+    def failure(self) -> LaurelsError | None:
+        """Why nothing can be submitted any more until the store is opened again; None if it can."""
+
+    @property
+    def queued_rows(self) -> int:
+        """How many submissions wait to be committed."""
 
     async def refresh(self) -> None:
         """Read-only: see what another process has written since the last read."""
@@ -340,6 +359,9 @@ class Store(Protocol):
     async def save_board(self, game: str, name: str, definition: Board) -> SavedBoard:
         """Keep a new version of a board, not yet ready."""
 
+    async def update_board(self, board: SavedBoard, updated: Callable[[], None]) -> None:
+        """Keep another definition of a version of a board, with the entries as they are, then call `updated`."""
+
     async def publish_board(
         self, board: SavedBoard, complete: Callable[[int], bool], publish: Callable[[], None]
     ) -> bool:
@@ -348,6 +370,13 @@ class Store(Protocol):
 
     async def drop_board(self, game: str, name: str, publish: Callable[[], None]) -> None:
         """Forget a board and its entries, then call `publish`. The submissions stay."""
+
+    # Keys
+    async def save_key(self, key: KeptKey) -> None:
+        """Keep a key, in place of an earlier one of its id. Durable when it returns."""
+
+    async def delete_key(self, key_id: str) -> bool:
+        """Forget a key; whether there was one. Durable when it returns."""
 
     # Moderation and display; the last argument brings memory in line, between two groups
     async def remove_entry(

@@ -30,6 +30,7 @@ TAIL_ROWS_MAX = 2_000_000  # what a reopening after a crash applies again in som
 OWED_MIN = 0.01  # so that a cycle begins, and goes on, whatever its size
 SORTED_BESIDE_MIN = 20_000
 WAL_BYTES_MAX = 64 * 2**20
+LOOK_S = 0.05  # how often to look at its size
 RETRY_S = 1.0
 TERMS_MAX = 5
 
@@ -55,6 +56,7 @@ class Behind:
         self._owed_rows = 0.0
         self._idle = True  # whether nothing waits: only then is it worth waiting for the disk
         self._retry_at = 0.0
+        self._look_at = 0.0
         self._wal = state.path.with_name(state.path.name + "-wal")
         self._checkpoint: threading.Thread | None = None
 
@@ -206,8 +208,10 @@ class Behind:
 
     def checkpoint_if_large(self) -> None:
         """Move the write-ahead log into the file beside the writer, so that no commit waits for it."""
-        if self._checkpoint is not None and self._checkpoint.is_alive():
+        now = time.monotonic()
+        if now < self._look_at or (self._checkpoint is not None and self._checkpoint.is_alive()):
             return
+        self._look_at = now + LOOK_S
         try:
             if self._wal.stat().st_size < WAL_BYTES_MAX:
                 return

@@ -10,12 +10,14 @@ from typing import Any
 import msgspec
 
 from laurels._native import SubmissionIds
+from laurels.auth import ApiKey, KeptKey
 from laurels.boards import Place, place_from_key, place_key
 from laurels.errors import StoreUnavailable
 from laurels.model import Board, GameDefinition, Submission
 from laurels.stores.base import Catalog, Effect, Removal, SavedBoard, seq_and_row
 from laurels.stores.sqlite.log import StoredSegment, decode_effects, decode_places
-from laurels.stores.sqlite.schema import connect, translated
+from laurels.stores.sqlite.schema import connect, has_keys, translated
+from laurels.windows import from_us
 
 SEGMENTS_CACHED = 256
 SEGMENTS_READ = 16
@@ -58,7 +60,7 @@ class Reader:
             self._connections.clear()
 
     def catalog(self) -> Catalog:
-        """Games, boards and bans as they are kept."""
+        """Games, boards, bans and keys as they are kept."""
         with translated(self._path):
             db = self.connection()
             games = db.execute("SELECT name, definition FROM games").fetchall()
@@ -69,6 +71,12 @@ class Reader:
             bans: dict[str, set[str]] = {}
             for game, player_id in db.execute("SELECT g.name, x.player_id FROM bans x JOIN games g ON g.id = x.game"):
                 bans.setdefault(game, set()).add(player_id)
+            keys = []
+            if has_keys(db):
+                keys = db.execute(
+                    "SELECT k.key_id, g.name, k.role, k.name, k.proof, k.created_at, k.expires_at FROM keys k"
+                    " LEFT JOIN games g ON g.id = k.game"
+                ).fetchall()
         return Catalog(
             games={name: msgspec.json.decode(text, type=GameDefinition) for name, text in games},
             boards=[
@@ -83,6 +91,20 @@ class Reader:
                 for board_id, game, name, version, text, ready in boards
             ],
             bans=bans,
+            keys=[
+                KeptKey(
+                    ApiKey(
+                        key_id=key_id,
+                        game=game,
+                        role=role,
+                        name=name,
+                        created_at=from_us(created_at),
+                        expires_at=None if expires_at is None else from_us(expires_at),
+                    ),
+                    proof,
+                )
+                for key_id, game, role, name, proof, created_at, expires_at in keys
+            ],
         )
 
     # --- the log --------------------------------------------------------------------------------------------

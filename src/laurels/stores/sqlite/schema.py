@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import secrets
 import socket
 import sqlite3
 import sys
@@ -24,8 +25,6 @@ from laurels.errors import (
 from laurels.stores.base import OwnerNote
 
 APPLICATION_ID = 0x4C41524C  # "LARL"
-SCHEMA_VERSION = 1
-
 # A segment's `rows` are packed (see `log`), `size` of them, the erased ones included; so are the `effects` of answers.
 # `latest_places` has the place of each player's latest submission, packed, the players from `first` up to that of the
 # next chunk. place = seq * 1024 + row. Entries carry the place of the submission that counts (of sums: the latest one).
@@ -89,6 +88,19 @@ CREATE VIEW standings AS
     WHERE b.ready;
 """
 
+# `proof` is the SHA-256 of a key's secret, of a signer the secret itself; `game` is null of operators' keys.
+KEYS = """
+CREATE TABLE keys (
+    key_id TEXT PRIMARY KEY, game INTEGER REFERENCES games (id), role TEXT NOT NULL, name TEXT NOT NULL,
+    proof BLOB NOT NULL, created_at INTEGER NOT NULL, expires_at INTEGER
+) WITHOUT ROWID;
+CREATE TABLE secrets (purpose TEXT PRIMARY KEY, secret BLOB NOT NULL) WITHOUT ROWID;
+"""
+
+# What makes a file of each version out of one of the version before. A file opened for writing gets all it lacks.
+VERSIONS = (SCHEMA, KEYS)
+SCHEMA_VERSION = len(VERSIONS)
+
 
 def connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
     """A connection in autocommit mode that any thread may use, one at a time."""
@@ -141,11 +153,28 @@ def _prepare(connection: sqlite3.Connection, path: Path, read_only: bool) -> Non
             raise StoreReadOnly(f"{path}: write-ahead logging is not possible here (journal mode {mode})")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA wal_autocheckpoint = 0")  # the store checkpoints beside the writer
-        if not tables:
+        if version < SCHEMA_VERSION:
             connection.executescript(
                 f"BEGIN IMMEDIATE; PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA_VERSION};"
-                f"{SCHEMA} COMMIT;"
+                f"{''.join(VERSIONS[version:])} COMMIT;"
             )
+
+
+def secret_of(connection: sqlite3.Connection, path: Path, *, read_only: bool) -> bytes:
+    """The secret of the store, made if it has none. Of a file that can't be written: one for this time."""
+    new = secrets.token_bytes(32)
+    with translated(path):
+        if not read_only:
+            connection.execute("INSERT OR IGNORE INTO secrets VALUES ('store', ?)", (new,))
+        elif not has_keys(connection):
+            return new
+        row = connection.execute("SELECT secret FROM secrets WHERE purpose = 'store'").fetchone()
+        return new if row is None else bytes(row[0])
+
+
+def has_keys(connection: sqlite3.Connection) -> bool:
+    """Whether a file is of a version that keeps keys."""
+    return bool(connection.execute("PRAGMA user_version").fetchone()[0] >= 2)
 
 
 @contextlib.contextmanager

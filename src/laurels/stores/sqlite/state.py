@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from laurels._native import Players, SubmissionIds, merge_places
 from laurels.stores.base import Effect, Outcome, Segment
@@ -14,6 +15,7 @@ from laurels.stores.sqlite.reader import Reader
 from laurels.stores.sqlite.schema import translated
 
 CHUNKS_AT_ONCE = 32  # of latest places
+ANSWERS_MAX = 64  # of segments
 
 
 Answers = tuple[int, int, bytes]
@@ -79,9 +81,7 @@ class WriterState:
         What follows from the log need not be: a power cut may undo it, and with it all that came later, until the next
         durable transaction takes it along.
         """
-        if durable is not self._durable:
-            self.db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-            self._durable = durable
+        self._set_durable(durable)
         self.db.execute("BEGIN IMMEDIATE")
         try:
             yield self.db
@@ -90,6 +90,16 @@ class WriterState:
             if self.db.in_transaction:
                 self.db.execute("ROLLBACK")
             raise
+
+    def execute_durably(self, statement: str, row: tuple[Any, ...]) -> None:
+        """One statement as a durable transaction of its own."""
+        self._set_durable(True)
+        self.db.execute(statement, row)
+
+    def _set_durable(self, durable: bool) -> None:
+        if durable is not self._durable:
+            self.db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            self._durable = durable
 
     def applied(self, segment: Segment, outcome: Outcome) -> None:
         """A segment has been applied: its answers are to be written."""
@@ -115,6 +125,11 @@ class WriterState:
     def has_answers(self) -> bool:
         """Whether there are answers that are not yet written."""
         return bool(self._unpacked_answers or self._answers)
+
+    @property
+    def has_many_answers(self) -> bool:
+        """Whether so many are not yet written that memory should not hold more."""
+        return len(self._unpacked_answers) + len(self._answers) >= ANSWERS_MAX
 
     def pack_answers(self) -> None:
         """Turn new answers into what is written. The writer does so when it has told them, while its callers go on."""

@@ -14,9 +14,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from laurels._native import Players, SubmissionIds
+from laurels.auth import KeptKey
 from laurels.batch import Batch
 from laurels.boards import Place, place_key
-from laurels.errors import Conflict, StoreReadOnly, StoreUnavailable
+from laurels.errors import Conflict, LaurelsError, StoreReadOnly, StoreUnavailable
 from laurels.model import Board, GameDefinition, Submission
 from laurels.stores.base import (
     Accepted,
@@ -34,9 +35,10 @@ from laurels.stores.base import (
 )
 from laurels.stores.sqlite.log import encode_effects
 from laurels.stores.sqlite.reader import Reader
-from laurels.stores.sqlite.schema import Ownership, connect, open_file, translated
+from laurels.stores.sqlite.schema import Ownership, connect, open_file, secret_of, translated
 from laurels.stores.sqlite.state import WriterState
-from laurels.stores.sqlite.writer import Job, Request, Writer
+from laurels.stores.sqlite.writer import Job, Request, Singles, Writer
+from laurels.windows import to_us
 
 T = TypeVar("T")
 
@@ -68,6 +70,7 @@ class SqliteStore:
         self._owner = None if read_only else Ownership(path)
         try:
             connection = open_file(path, read_only=read_only)
+            self.secret = secret_of(connection, path, read_only=read_only)
         except BaseException:
             if self._owner is not None:
                 self._owner.release()
@@ -81,6 +84,7 @@ class SqliteStore:
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="laurels-reader")
         self._loop: asyncio.AbstractEventLoop
         self._room = asyncio.Condition()
+        self._singles: dict[str, Singles] = {}
         self._queued_rows = 0
         self._waiting = 0
         self._queued_rows_max = queued_rows_max
@@ -129,6 +133,15 @@ class SqliteStore:
         """The interned player ids of a game, shared by its rank indexes."""
         return self._state.players(game)
 
+    def failure(self) -> LaurelsError | None:
+        """Why nothing can be submitted any more until the store is opened again; None if it can."""
+        return None if self.read_only else self._writer.failed
+
+    @property
+    def queued_rows(self) -> int:
+        """How many submissions wait to be committed."""
+        return self._queued_rows
+
     async def refresh(self) -> None:
         """Read-only: see what another process has written since the last read."""
         if self.read_only and self._has_changed():
@@ -167,7 +180,14 @@ class SqliteStore:
             self._check_writable()
         self._queued_rows += rows
         ticket: asyncio.Future[Accepted] = self._loop.create_future()
-        self._writer.put(Request((ticket, rows), game, batch))
+        if rows > 1:
+            self._writer.put(Request((ticket, rows), game, batch))
+        else:
+            singles = self._singles.get(game)
+            if singles is None or not singles.add((ticket, 1), batch):
+                singles = self._singles[game] = Singles(game)
+                singles.add((ticket, 1), batch)
+                self._writer.put(singles)
         return await ticket
 
     async def _job(self, work: Callable[[], T]) -> T:
@@ -187,14 +207,15 @@ class SqliteStore:
         self._loop.call_soon_threadsafe(self._resolve, results)
 
     def _resolve(self, results: list[tuple[Any, Any]]) -> None:
-        for (ticket, rows), result in results:
-            self._queued_rows -= rows
-            if ticket.done():  # whoever waited has gone; what was committed stays committed
-                continue
-            if isinstance(result, BaseException):
-                ticket.set_exception(result)
+        for tickets, result in results:
+            if isinstance(tickets, list):
+                for row, (ticket, _) in enumerate(tickets):
+                    _tell(ticket, result.row(row) if isinstance(result, Accepted) else result)
+                self._queued_rows -= len(tickets)
             else:
-                ticket.set_result(result)
+                ticket, rows = tickets
+                _tell(ticket, result)
+                self._queued_rows -= rows
         if self._waiting:
             self._waker = self._loop.create_task(self._wake())
 
@@ -270,7 +291,7 @@ class SqliteStore:
     # --- definitions ----------------------------------------------------------------------------------------
 
     def catalog(self) -> Catalog:
-        """Games, boards and bans as they are kept. Blocks."""
+        """Games, boards, bans and keys as they are kept. Blocks."""
         return self.reader.catalog()
 
     async def save_game(self, name: str, definition: GameDefinition) -> None:
@@ -310,6 +331,18 @@ class SqliteStore:
             )
 
         return await self._job(work)
+
+    async def update_board(self, board: SavedBoard, updated: Callable[[], None]) -> None:
+        """Keep another definition of a version of a board, with the entries as they are, then call `updated`."""
+
+        def work() -> None:
+            with self._state.transaction() as db:
+                text = msgspec.json.encode(board.definition).decode()
+                db.execute("UPDATE boards SET definition = ? WHERE id = ?", (text, board.board_id))
+                self._note(db, "describe", {"game": board.game, "board": board.name, "version": board.version})
+            updated()
+
+        await self._job(work)
 
     async def publish_board(
         self, board: SavedBoard, complete: Callable[[int], bool], publish: Callable[[], None]
@@ -353,6 +386,42 @@ class SqliteStore:
             return work(self._state.seq)
 
         return await self._job(settle)
+
+    # --- keys -----------------------------------------------------------------------------------------------
+
+    async def save_key(self, key: KeptKey) -> None:
+        """Keep a key, in place of an earlier one of its id."""
+        facts = key.key
+
+        def work() -> None:
+            with self._state.transaction() as db:
+                db.execute(
+                    "INSERT OR REPLACE INTO keys VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    (
+                        facts.key_id,
+                        None if facts.game is None else self._state.games[facts.game].id,
+                        facts.role,
+                        facts.name,
+                        key.proof,
+                        to_us(facts.created_at),
+                        None if facts.expires_at is None else to_us(facts.expires_at),
+                    ),
+                )
+                self._note(db, "save key", {"game": facts.game, "key_id": facts.key_id, "role": facts.role})
+
+        await self._job(work)
+
+    async def delete_key(self, key_id: str) -> bool:
+        """Forget a key; whether there was one."""
+
+        def work() -> bool:
+            with self._state.transaction() as db:
+                deleted = db.execute("DELETE FROM keys WHERE key_id = ?", (key_id,)).rowcount
+                if deleted:
+                    self._note(db, "delete key", {"key_id": key_id})
+            return deleted > 0
+
+        return await self._job(work)
 
     # --- moderation -----------------------------------------------------------------------------------------
 
@@ -560,3 +629,12 @@ class SqliteStore:
         with translated(self.path):
             rows = self.reader.connection().execute("PRAGMA integrity_check(20)").fetchall()
         return [] if rows == [("ok",)] else [row[0] for row in rows]
+
+
+def _tell(ticket: "asyncio.Future[Any]", result: Any) -> None:
+    if ticket.done():  # whoever waited has gone; what was committed stays committed
+        return
+    if isinstance(result, BaseException):
+        ticket.set_exception(result)
+    else:
+        ticket.set_result(result)

@@ -10,7 +10,7 @@ import re
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, Protocol
 
@@ -23,6 +23,7 @@ from laurels.stores.sqlite.schema import store_error
 from laurels.stores.sqlite.state import WriterState
 
 GROUP_ROWS_MAX = 16 * SEGMENT_ROWS_MAX
+INSERT_SEGMENT = "INSERT INTO segments VALUES (?, ?, ?, ?, ?, ?)"
 
 logger = logging.getLogger("laurels.sqlite")
 
@@ -36,11 +37,46 @@ class Answered(Protocol):
 
 @dataclass(slots=True)
 class Request:
-    """A batch that waits to be committed; `ticket` goes back with the result."""
+    """A batch that waits to be committed; `ticket` goes back with the result. Of singles there is a list of tickets,
+    and the batches that they were."""
 
     ticket: Any
     game: str
     batch: Batch
+    singles: list[Batch] = field(default_factory=list)
+
+    def apart(self) -> "list[Request]":
+        """Each single for itself."""
+        if not self.singles:
+            return [self]
+        return [Request(ticket, self.game, batch) for ticket, batch in zip(self.ticket, self.singles, strict=True)]
+
+
+class Singles:
+    """Submissions of one game that came one by one, and go together: one request, once the writer takes it."""
+
+    def __init__(self, game: str) -> None:
+        self.game = game
+        self._tickets: list[Any] | None = []
+        self._batches: list[Batch] = []
+        self._lock = threading.Lock()
+
+    def add(self, ticket: Any, batch: Batch) -> bool:
+        """Go along; False if the writer has them already. On any thread."""
+        with self._lock:
+            if self._tickets is None:
+                return False
+            self._tickets.append(ticket)
+            self._batches.append(batch)
+            return True
+
+    def taken(self) -> Request:
+        """As a request, whose ticket is a list, and whose result is for all of them. From now on nobody goes along."""
+        with self._lock:
+            tickets, self._tickets = self._tickets, None
+        if len(self._batches) == 1:
+            return Request((tickets or [])[0], self.game, self._batches[0])
+        return Request(tickets, self.game, Batch.concatenate(self._batches), self._batches)
 
 
 @dataclass(slots=True)
@@ -81,7 +117,7 @@ class Writer:
         self._state = state
         self._feed = feed
         self._answered = answered
-        self._queue: queue.SimpleQueue[Request | Job | _Stop] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Request | Singles | Job | _Stop] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="laurels-writer", daemon=True)
         self._failed: LaurelsError | None = None
         self.behind = Behind(state, feed, idempotency_days)
@@ -97,8 +133,13 @@ class Writer:
             self._thread.join()
         self.behind.stop()
 
-    def put(self, item: Request | Job) -> None:
-        """Queue a request or a job."""
+    @property
+    def failed(self) -> LaurelsError | None:
+        """Why it has stopped, if it has."""
+        return self._failed
+
+    def put(self, item: Request | Singles | Job) -> None:
+        """Queue requests or a job."""
         self._queue.put(item)
 
     # --- the thread -----------------------------------------------------------------------------------------
@@ -122,7 +163,8 @@ class Writer:
         """What comes next; meanwhile, write what is behind."""
         while True:
             try:
-                return self._queue.get(timeout=None if self._failed else self.behind.wait_s())
+                item = self._queue.get(timeout=None if self._failed else self.behind.wait_s())
+                return item.taken() if isinstance(item, Singles) else item
             except queue.Empty:
                 self.behind.write_when_idle()
 
@@ -134,6 +176,8 @@ class Writer:
                 item = self._queue.get_nowait()
             except queue.Empty:
                 break
+            if isinstance(item, Singles):
+                item = item.taken()
             if not isinstance(item, Request):
                 return group, item
             group.append(item)
@@ -155,6 +199,8 @@ class Writer:
             logger.warning("closing with entries unwritten; they follow from the log on opening: %s", error)
         while not self._queue.empty():  # whoever came too late
             item = self._queue.get()
+            if isinstance(item, Singles):
+                item = item.taken()
             if not isinstance(item, _Stop):
                 self._answered([(item.ticket, StoreUnavailable(f"{self._state.path}: is closed"))])
 
@@ -185,10 +231,11 @@ class Writer:
             self._feed.admit(segments)
             self._append(segments)
         except InvalidInput as error:
-            if len(group) == 1:
-                return [(group[0].ticket, plans[0].renumbered(error))]
+            apart = [one for request in group for one in request.apart()]
+            if len(apart) == 1:
+                return [(apart[0].ticket, plans[0].renumbered(error))]
             # One of them is at fault: let each stand for itself.
-            return [result for request in group for result in self._commit([request])]
+            return [result for request in apart for result in self._commit([request])]
         except Exception as error:
             failure = self._failure(error)
             return [(request.ticket, failure) for request in group]
@@ -250,20 +297,25 @@ class Writer:
         return segments
 
     def _append(self, segments: list[Segment]) -> None:
-        """Make segments durable, and with them the answers to earlier ones. All or nothing."""
+        """Make segments durable, and with them the answers to earlier ones if there are many. All or nothing."""
         if not segments:
             return
         state = self._state
-        answers = state.answers()
+        answers = state.answers() if state.has_many_answers else []
         try:
             rows = []
             for segment in segments:
                 previous = state.chain(segment.game).chain(segment.ids, segment.places)
                 game_id = state.games[segment.game].id
                 rows.append((segment.seq, game_id, segment.accepted_at, *log.encode(segment.batch, previous)))
-            with state.transaction():
-                state.write_answers(answers)
-                state.db.executemany("INSERT INTO segments VALUES (?, ?, ?, ?, ?, ?)", rows)
+            if len(rows) == 1 and not answers:
+                # One statement is a transaction of its own. Each further one would give the interpreter's lock away,
+                # and wait until a busy event loop gives it back.
+                state.execute_durably(INSERT_SEGMENT, rows[0])
+            else:
+                with state.transaction():
+                    state.write_answers(answers)
+                    state.db.executemany(INSERT_SEGMENT, rows)
         except Exception:
             if not self._is_durable(segments):
                 for game in {segment.game for segment in segments}:

@@ -1,0 +1,1 @@
+"""The HTTP server: an ASGI application over `Laurels`. `laurels serve` runs it."""
