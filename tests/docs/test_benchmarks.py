@@ -15,6 +15,7 @@ TINY = {
     "rank_index": ["--players", "3000", "--repeats", "1", "--sizes", "500", "2000", "--no-floor"],
     "ingest": ["--players", "2000", "--rows", "8000", "--repeats", "1"],
     "opening": ["--entries", "3000", "--boards", "3", "--repeats", "1"],
+    "serving": ["--quick"],
 }
 
 
