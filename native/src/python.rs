@@ -707,13 +707,13 @@ impl RankIndex {
     }
 }
 
-/// Ranks and positions, 0 where there is no entry.
 /// Do work on many rows without the interpreter's lock. For a few rows, getting the lock back can take far longer than
 /// they do, when another thread keeps it busy.
 fn unheld<T: Send>(py: Python<'_>, rows: usize, work: impl FnOnce() -> T + Send) -> T {
     if rows <= LOOK_ENTRIES { work() } else { py.detach(work) }
 }
 
+/// Ranks and positions, 0 where there is no entry.
 fn numbered(standings: Vec<Option<Standing>>) -> (Vec<usize>, Vec<usize>) {
     standings.into_iter().map(|standing| standing.map_or((0, 0), |one| (one.rank, one.position))).unzip()
 }

@@ -83,9 +83,8 @@ def converted(document: Mapping[str, Any], source: str = "config") -> Config:
     try:
         config = msgspec.convert(dict(document), Config)
     except msgspec.ValidationError as error:
-        message, _, where = str(error).partition(" - at ")
-        field = re.sub(r"^\$\.?", "", where.strip("`")) or "config"
-        raise InvalidInput(f"{source}: {field}", value_at(document, field), message[0].lower() + message[1:]) from error
+        field, rule = refusal(error, "config")
+        raise InvalidInput(f"{source}: {field}", value_at(document, field), rule) from error
     check(config)
     return config
 
@@ -114,6 +113,13 @@ def schema() -> dict[str, Any]:
     }
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(whole))  # defaults that are tuples become arrays
     return plain
+
+
+def refusal(error: msgspec.ValidationError, whole: str) -> tuple[str, str]:
+    """What a struct refuses: the field as a dotted path (`whole`, if it is all of it), and the rule."""
+    message, _, where = str(error).partition(" - at `")
+    field = re.sub(r"^\$\.?", "", where.rstrip("`")) or whole
+    return field, message[0].lower() + message[1:]
 
 
 def value_at(document: Any, field: str) -> Any:

@@ -169,10 +169,11 @@ class Game:
         now = self._clock()
         fed: set[int] = set()
         for ranker in rankers:
-            if any(ranker.routes(batch, instant) for instant in (now, now + ACCEPTED_WITHIN_US)):
-                if ranker.definition.submit != "players":
-                    raise Forbidden(f"board {ranker.name} takes submissions from the game's server only")
-                fed.update(row for route in ranker.routes(batch, now) for row in route.rows)
+            routes = ranker.routes(batch, now)
+            if ranker.definition.submit == "players":
+                fed.update(row for route in routes for row in route.rows)
+            elif routes or ranker.routes(batch, now + ACCEPTED_WITHIN_US):
+                raise Forbidden(f"board {ranker.name} takes submissions from the game's server only")
         if len(fed) < len(batch):
             raise Forbidden("the submission feeds no board that players may submit to")
 

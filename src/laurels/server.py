@@ -30,7 +30,7 @@ DRAIN_STEP_S = 0.02
 class JsonLines(logging.Formatter):
     """One JSON object a line, with the request's id where there is one."""
 
-    _fields = ("request_id", "route", "status", "ms", "bytes", "client")
+    _fields = ("request_id", "route", "status", "ms", "client")
 
     def format(self, record: logging.LogRecord) -> str:
         """A record as JSON."""
@@ -123,8 +123,8 @@ async def _drain(app: App, hub: Hub, server: Any, serving: "asyncio.Task[None]")
         await asyncio.wait_for(serving, DRAIN_S)
 
 
-def free_port(wanted: int, host: str = "127.0.0.1") -> int:
-    """A port that nobody listens on: the one that is wanted, if it can be had."""
+def free_port(wanted: int = 0, host: str = "127.0.0.1") -> int:
+    """A port that nobody listens on: the one that is wanted, if it can be had, or any."""
     for port in (wanted, 0):
         with socket.socket() as one:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from laurels import config as configuration
-from laurels.cli.session import DEFAULT_CONFIG, DEFAULT_STORE
+from laurels.cli.session import DEFAULT_STORE, config_path
 from laurels.config import Config
 from laurels.errors import StoreUnavailable
 from laurels.service import Laurels
@@ -43,7 +43,7 @@ def serve(
     """
     server = server_module()
     server.log_to_stderr(log_level, as_json=log_format == "json" or (log_format == "auto" and not sys.stderr.isatty()))
-    path = config or (DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None)
+    path = config_path(config)
     loaded = Config() if path is None else configuration.load(path)
     changes = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     if access_log:

@@ -67,8 +67,7 @@ class Session:
     @contextmanager
     def laurels(self, *, read_only: bool = False) -> Iterator[Laurels]:
         """The store, open. Read-only commands work while another process has it."""
-        config = self.config or (DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None)
-        with Laurels.open(self.store, config=config, read_only=read_only) as laurels:
+        with Laurels.open(self.store, config=config_path(self.config), read_only=read_only) as laurels:
             yield laurels
 
     def game(self, laurels: Laurels) -> Game:
@@ -131,6 +130,11 @@ class Session:
         with Progress(*columns, console=console, transient=True) as bar:
             task = bar.add_task(what, total=None)
             yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def config_path(given: Path | None) -> Path | None:
+    """The configuration that is meant: the one named, or the usual one if it is there."""
+    return given or (DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None)
 
 
 def _print_plain(names: list[str], right: list[bool], cells: list[list[str]], title: str | None) -> None:

@@ -28,7 +28,7 @@ from laurels.http.live import serve_events, serve_websocket
 from laurels.http.metrics import Metrics
 from laurels.http.request import Receive, Request, Scope, Send, decoded, parsed_query, read_body
 from laurels.http.routes import ROUTES
-from laurels.http.routing import EVENTS, Response, Route, Router
+from laurels.http.routing import EVENTS, Headers, Response, Route, Router
 from laurels.http.tracing import Tracer
 from laurels.limits import Limiter
 from laurels.live import Hub
@@ -38,7 +38,6 @@ logger = logging.getLogger("laurels.http")
 
 COMPRESSED_FROM_BYTES = 1_024
 REQUEST_ID = re.compile(rb"[A-Za-z0-9_.:-]{1,64}")
-Headers = list[tuple[bytes, bytes]]
 
 _json = msgspec.json.Encoder(decimal_format="number", order="deterministic")
 _msgpack = msgspec.msgpack.Encoder(decimal_format="string", order="deterministic")

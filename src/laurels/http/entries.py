@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from laurels.errors import InvalidInput, NotFound
 from laurels.http.request import Request
-from laurels.http.routing import Response, Route
+from laurels.http.routing import Headers, Response, Route
 from laurels.http.wire import (
     AroundQuery,
     BoardQuery,
@@ -33,7 +33,6 @@ from laurels.standings import BoardInstance, View
 FIELDS = frozenset(get_args(EntryField))
 USUAL = frozenset(("rank", "position", "player_id", "score"))
 DETAILS = frozenset(("name", "submission"))
-Headers = list[tuple[bytes, bytes]]
 PERCENTILES_MAX = 100
 
 
@@ -54,6 +53,12 @@ def _fields(text: str) -> frozenset[str]:
     if not fields.issubset(FIELDS):
         raise InvalidInput("fields", text, f"are some of {', '.join(get_args(EntryField))}, separated by commas")
     return fields
+
+
+def _asked(request: Request, query: BoardQuery) -> tuple[BoardInstance, frozenset[str], bool]:
+    """The instance and the fields of an entry that are asked for, and whether these need a read of the store."""
+    fields = _fields(query.fields)
+    return board_of(request, query.at), fields, not fields.isdisjoint(DETAILS)
 
 
 def entries_of(view: View, fields: frozenset[str]) -> list[Any]:
@@ -98,43 +103,37 @@ def _listing(request: Request, view: View, fields: frozenset[str]) -> Response:
 
 async def top(request: Request, query: TopQuery) -> Any:
     """The first entries of a board instance."""
-    fields = _fields(query.fields)
-    view = await board_of(request, query.at).view_top(query.limit, details=not fields.isdisjoint(DETAILS))
+    board, fields, details = _asked(request, query)
+    view = await board.view_top(query.limit, details=details)
     return _listing(request, view, fields)
 
 
 async def page(request: Request, query: PageQuery) -> Any:
     """A page of a board instance. Cursors are places in the order: rows that do not move are neither missed nor shown
     twice."""
-    fields = _fields(query.fields)
-    board = board_of(request, query.at)
-    details = not fields.isdisjoint(DETAILS)
+    board, fields, details = _asked(request, query)
     view = await board.view_page(query.limit, query.cursor, query.offset, details=details)
     return _listing(request, view, fields)
 
 
 async def score_range(request: Request, query: RangeQuery) -> Any:
     """The entries whose score is between two."""
-    fields = _fields(query.fields)
-    board = board_of(request, query.at)
-    details = not fields.isdisjoint(DETAILS)
+    board, fields, details = _asked(request, query)
     view = await board.view_range(query.low, query.high, query.limit, details=details)
     return _listing(request, view, fields)
 
 
 async def around(request: Request, query: AroundQuery) -> Any:
     """The entries around a player, shifted at the edges of the board."""
-    fields = _fields(query.fields)
-    board = board_of(request, query.at)
-    view = await board.view_around(request.names[2], query.limit, details=not fields.isdisjoint(DETAILS))
+    board, fields, details = _asked(request, query)
+    view = await board.view_around(request.names[2], query.limit, details=details)
     return _listing(request, view, fields)
 
 
 async def entry(request: Request, query: BoardQuery) -> Any:
     """One player's entry with rank and percentile."""
-    fields = _fields(query.fields)
-    board = board_of(request, query.at)
-    view = await board.view_around(request.names[2], 1, details=not fields.isdisjoint(DETAILS))
+    board, fields, details = _asked(request, query)
+    view = await board.view_around(request.names[2], 1, details=details)
     headers, is_new = _changed(request, view, fields)
     if not is_new:
         return Response(status=304, headers=headers)

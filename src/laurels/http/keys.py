@@ -1,5 +1,7 @@
 """Keys and player tokens."""
 
+import msgspec
+
 from laurels.auth import ApiKey
 from laurels.http.request import Request
 from laurels.http.routing import Response, Route
@@ -7,20 +9,11 @@ from laurels.http.wire import Items, KeyInfo, MadeKey, NewKey, NewToken, Token
 
 
 def _info(key: ApiKey) -> KeyInfo:
-    return KeyInfo(
-        key_id=key.key_id, role=key.role, name=key.name, created_at=key.created_at, expires_at=key.expires_at
-    )
+    return msgspec.convert(key, KeyInfo, from_attributes=True)
 
 
 def _made(key: ApiKey, text: str) -> MadeKey:
-    return MadeKey(
-        key_id=key.key_id,
-        role=key.role,
-        name=key.name,
-        created_at=key.created_at,
-        expires_at=key.expires_at,
-        key=text,
-    )
+    return MadeKey(**msgspec.structs.asdict(_info(key)), key=text)
 
 
 async def list_keys(request: Request) -> Items[KeyInfo]:

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from laurels.errors import Forbidden, InvalidInput, LaurelsError, LimitExceeded, Unauthenticated
+from laurels.errors import InvalidInput, LaurelsError, LimitExceeded, Unauthenticated
 from laurels.http.request import Receive, Request, Send, invalid
-from laurels.http.routing import EVENTS, Response, Route
+from laurels.http.routing import EVENTS, Headers, Response, Route
 from laurels.http.wire import EventsQuery
 from laurels.live import Connection, Subscription, Topic, id_prefix
 
@@ -138,9 +138,8 @@ async def subscribe(
     request: Request, topic: Topic, resume: str | None, connection: Connection | None = None
 ) -> Subscription:
     """Follow a topic, if whoever asks may."""
-    principal = request.principal
-    if topic.kind == "submissions" and principal.kind == "player" and topic.player_id != principal.player_id:
-        raise Forbidden("a player's token is for that player only")
+    if topic.kind == "submissions":
+        request.check_may_read(topic.player_id or "")
     return await request.app.hub.subscribe(request.names[0], topic, resume, connection)
 
 
@@ -197,7 +196,7 @@ async def follow(request: Request, query: EventsQuery) -> Response:
 
 
 async def serve_events(
-    request: Request, subscription: Subscription, receive: Receive, send: Send, headers: list[tuple[bytes, bytes]]
+    request: Request, subscription: Subscription, receive: Receive, send: Send, headers: Headers
 ) -> None:
     """A stream of events until either side ends it."""
     app = request.app

@@ -1,6 +1,5 @@
 """One request, as handlers see it: the path's names, the query, the body, who asks."""
 
-import gzip
 import zlib
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from functools import lru_cache
@@ -8,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import msgspec
+import zstandard
 
-from laurels.auth import Principal
-from laurels.config import value_at
-from laurels.errors import InvalidInput
+from laurels.auth import Principal, may_read_player
+from laurels.config import refusal, value_at
+from laurels.errors import Forbidden, InvalidInput
 from laurels.games import Game
 from laurels.http.errors import BodyTooLarge, UnsupportedMediaType
 from laurels.http.routing import Route
@@ -61,6 +61,11 @@ class Request:
         """The game that the path names."""
         return self.app.laurels.game(self.names[0])
 
+    def check_may_read(self, player_id: str) -> None:
+        """Raise Forbidden unless the sender may read what is kept of a player."""
+        if not may_read_player(self.principal, self.names[0], player_id):
+            raise Forbidden("a player's token is for that player only")
+
 
 # --- the query ------------------------------------------------------------------------------------------------
 
@@ -98,15 +103,17 @@ def _text(raw: bytes, name: str) -> str:
 
 def invalid(error: msgspec.ValidationError, document: Any = None) -> InvalidInput:
     """What a struct refuses, naming the field as whoever asks wrote it."""
-    message, _, where = str(error).partition(" - at `")
-    field = where.rstrip("`").removeprefix("$").removeprefix(".").replace("[...]", "") or "body"
-    if message.startswith("Object contains unknown field"):
-        field = message.split("`")[1] if field in ("", "body") else f"{field}.{message.split('`')[1]}"
-        message = "is not a field here"
-    elif message.startswith("Object missing required field"):
-        field = message.split("`")[1] if field in ("", "body") else f"{field}.{message.split('`')[1]}"
-        message = "is required"
-    return InvalidInput(field, value_at(document, field), message[0].lower() + message[1:])
+    field, rule = refusal(error, "body")
+    field = field.replace("[...]", "") or "body"
+    for start, plainly in (
+        ("object contains unknown field", "is not a field here"),
+        ("object missing required field", "is required"),
+    ):
+        if rule.startswith(start):
+            name = rule.split("`")[1]
+            field, rule = name if field == "body" else f"{field}.{name}", plainly
+            break
+    return InvalidInput(field, value_at(document, field), rule)
 
 
 # --- the body -------------------------------------------------------------------------------------------------
@@ -147,18 +154,14 @@ def _decompressed(body: bytes, encoding: bytes, bytes_max: int) -> bytes:
             if not inflate.eof and len(plain) <= bytes_max:
                 raise InvalidInput("body", None, "ends within its gzip stream")
         elif encoding == b"zstd":
-            import zstandard
-
             with zstandard.ZstdDecompressor().stream_reader(body) as reader:
                 plain = reader.read(bytes_max + 1)
         else:
             raise UnsupportedMediaType("content-encoding", encoding.decode("latin-1"), "identity, gzip or zstd")
-    except (zlib.error, gzip.BadGzipFile) as error:
+    except zlib.error as error:
         raise InvalidInput("body", None, f"is not gzip: {error}") from error
-    except Exception as error:
-        if type(error).__name__ == "ZstdError":
-            raise InvalidInput("body", None, f"is not zstd: {error}") from error
-        raise
+    except zstandard.ZstdError as error:
+        raise InvalidInput("body", None, f"is not zstd: {error}") from error
     if len(plain) > bytes_max:
         raise BodyTooLarge(bytes_max)
     return plain
@@ -177,19 +180,18 @@ def _plain(body: bytes, form: Any) -> Any:
 def decoded(request: Request, body: bytes, route: Route) -> Any:
     """The body as the route's struct. Raises InvalidInput that names the field, UnsupportedMediaType."""
     kind = request.headers.get(b"content-type", b"application/json")
+    form: Any = msgspec.json
     decoder: Any = route.json_decoder
     if kind != b"application/json":
         media = kind.split(b";")[0].strip().lower()
         if media in (b"application/msgpack", b"application/x-msgpack", b"application/vnd.msgpack"):
-            decoder = route.msgpack_decoder
+            form, decoder = msgspec.msgpack, route.msgpack_decoder
         elif media != b"application/json":
             raise UnsupportedMediaType("content-type", kind.decode("latin-1"), f"{JSON} or {MSGPACK}")
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise invalid(
-            error, _plain(body, msgspec.json if decoder is route.json_decoder else msgspec.msgpack)
-        ) from error
+        raise invalid(error, _plain(body, form)) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidInput("body", None, f"is malformed: {error}") from error
     except RecursionError:

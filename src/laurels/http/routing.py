@@ -13,6 +13,7 @@ from laurels.http.errors import MethodNotAllowed
 from laurels.http.wire import NoQuery
 
 BODY_BYTES_MAX = 1 << 20
+Headers = list[tuple[bytes, bytes]]
 EVENTS = "text/event-stream"
 
 
@@ -22,7 +23,7 @@ class Response:
 
     content: Any = None
     status: int | None = None
-    headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    headers: Headers = field(default_factory=list)
     media_type: str | None = None  # the content is bytes of this kind
 
 

@@ -320,14 +320,9 @@ class KeyInfo(Struct, frozen=True, kw_only=True):
     expires_at: datetime | None
 
 
-class MadeKey(Struct, frozen=True, kw_only=True):
+class MadeKey(KeyInfo, frozen=True):
     """A key with its secret, shown this once."""
 
-    key_id: str
-    role: str
-    name: str
-    created_at: datetime
-    expires_at: datetime | None
     key: str
 
 

@@ -57,26 +57,26 @@ class Singles:
 
     def __init__(self, game: str) -> None:
         self.game = game
-        self._tickets: list[Any] | None = []
+        self._tickets: list[Any] = []
         self._batches: list[Batch] = []
+        self._are_taken = False
         self._lock = threading.Lock()
 
     def add(self, ticket: Any, batch: Batch) -> bool:
         """Go along; False if the writer has them already. On any thread."""
         with self._lock:
-            if self._tickets is None:
-                return False
-            self._tickets.append(ticket)
-            self._batches.append(batch)
-            return True
+            if not self._are_taken:
+                self._tickets.append(ticket)
+                self._batches.append(batch)
+            return not self._are_taken
 
     def taken(self) -> Request:
         """As a request, whose ticket is a list, and whose result is for all of them. From now on nobody goes along."""
         with self._lock:
-            tickets, self._tickets = self._tickets, None
+            self._are_taken = True
         if len(self._batches) == 1:
-            return Request((tickets or [])[0], self.game, self._batches[0])
-        return Request(tickets, self.game, Batch.concatenate(self._batches), self._batches)
+            return Request(self._tickets[0], self.game, self._batches[0])
+        return Request(self._tickets, self.game, Batch.concatenate(self._batches), self._batches)
 
 
 @dataclass(slots=True)
@@ -92,6 +92,10 @@ class _Stop:
 
 
 STOP = _Stop()
+
+
+def _taken(item: Request | Singles | Job | _Stop) -> Request | Job | _Stop:
+    return item.taken() if isinstance(item, Singles) else item
 
 
 @dataclass(slots=True)
@@ -163,8 +167,7 @@ class Writer:
         """What comes next; meanwhile, write what is behind."""
         while True:
             try:
-                item = self._queue.get(timeout=None if self._failed else self.behind.wait_s())
-                return item.taken() if isinstance(item, Singles) else item
+                return _taken(self._queue.get(timeout=None if self._failed else self.behind.wait_s()))
             except queue.Empty:
                 self.behind.write_when_idle()
 
@@ -173,11 +176,9 @@ class Writer:
         group, rows = [first], len(first.batch)
         while rows < GROUP_ROWS_MAX:
             try:
-                item = self._queue.get_nowait()
+                item = _taken(self._queue.get_nowait())
             except queue.Empty:
                 break
-            if isinstance(item, Singles):
-                item = item.taken()
             if not isinstance(item, Request):
                 return group, item
             group.append(item)
@@ -198,9 +199,7 @@ class Writer:
         except StoreError as error:
             logger.warning("closing with entries unwritten; they follow from the log on opening: %s", error)
         while not self._queue.empty():  # whoever came too late
-            item = self._queue.get()
-            if isinstance(item, Singles):
-                item = item.taken()
+            item = _taken(self._queue.get())
             if not isinstance(item, _Stop):
                 self._answered([(item.ticket, StoreUnavailable(f"{self._state.path}: is closed"))])
 
