@@ -50,6 +50,7 @@ from typing import Any
 from serving_load import SCENARIOS, Load, Slice
 
 from laurels import new_submission_id
+from laurels.server import free_port
 from laurels.sync import Laurels
 
 HERE = Path(__file__).parent
@@ -124,12 +125,6 @@ def started(name: str, command: list[str], port: int, folder: Path) -> Iterator[
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-def free_port() -> int:
-    with socket.socket() as some:
-        some.bind(("127.0.0.1", 0))
-        return int(some.getsockname()[1])
 
 
 def laurels(*arguments: str) -> list[str]:

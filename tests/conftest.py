@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from laurels.server import free_port
 from laurels.windows import to_us
 
 ENGINES = ("sqlite",)
@@ -80,13 +80,6 @@ topics_per_connection_max = 4
 def segment(text: str) -> str:
     """A name as one segment of a path. Dots too, since clients resolve `..` by themselves."""
     return quote(text, safe="").replace(".", "%2E")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Served:

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from laurels.server import free_port
 
 ROOT = Path(__file__).parents[2]
 HOWTO = sorted((ROOT / "docs/howto").glob("*.md"))
@@ -37,13 +38,6 @@ class Reader:
         done = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @pytest.fixture
