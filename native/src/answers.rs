@@ -95,7 +95,7 @@ mod tests {
         let bytes = pack(&[0, 5, 1023], &effects());
         for at in 0..bytes.len() {
             assert!(unpack(&bytes[..at]).is_err());
-            for byte in 0..=255 {
+            for byte in (0..=255).step_by(if cfg!(miri) { 85 } else { 1 }) {
                 let mut changed = bytes.clone();
                 changed[at] = byte;
                 let _ = unpack(&changed);

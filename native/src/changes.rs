@@ -91,7 +91,9 @@ mod tests {
     #[test]
     fn ids_are_in_order() {
         let numbered = |count: usize, name: &str| -> Vec<String> {
-            (0..count).map(|n| format!("{name}{:08}", n * 7919 % 1_000_003)).collect()
+            (0..if cfg!(miri) { count / 200 } else { count })
+                .map(|n| format!("{name}{:08}", n * 7919 % 1_000_003))
+                .collect()
         };
         ordered(&[]);
         ordered(&numbered(10, "p"));
@@ -104,8 +106,12 @@ mod tests {
 
     #[test]
     fn ids_that_end_are_before_those_that_go_on_with_zeros() {
-        let zeros = (0..600).map(|count| format!("a{}", "\0".repeat(count)));
+        let zeros = (0..if cfg!(miri) { 60 } else { 600 }).map(|count| format!("a{}", "\0".repeat(count)));
         ordered(&zeros.rev().collect::<Vec<_>>());
-        ordered(&(0..2_000).map(|n| format!("a{}b{n}", "\0".repeat(n % 20))).collect::<Vec<_>>());
+        ordered(
+            &(0..if cfg!(miri) { 100 } else { 2_000 })
+                .map(|n| format!("a{}b{n}", "\0".repeat(n % 20)))
+                .collect::<Vec<_>>(),
+        );
     }
 }

@@ -518,7 +518,7 @@ mod tests {
         ]);
         let mut text = Vec::new();
         for at in 0..bytes.len() {
-            for byte in 0..=255 {
+            for byte in (0..=255).step_by(if cfg!(miri) { 85 } else { 1 }) {
                 let mut changed = bytes.clone();
                 changed[at] = byte;
                 for end in [changed.len(), at] {
