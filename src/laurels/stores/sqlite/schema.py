@@ -25,6 +25,8 @@ from laurels.errors import (
 from laurels.stores.base import OwnerNote
 
 APPLICATION_ID = 0x4C41524C  # "LARL"
+WRITER_CACHE_KIB = 32_768
+READER_CACHE_KIB = 8_192
 # A segment's `rows` are packed (see `log`), `size` of them, the erased ones included; so are the `effects` of answers.
 # `latest_places` has the place of each player's latest submission, packed, the players from `first` up to that of the
 # next chunk. place = seq * 1024 + row. Entries carry the place of the submission that counts (of sums: the latest one).
@@ -103,11 +105,13 @@ SCHEMA_VERSION = len(VERSIONS)
 
 
 def connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
-    """A connection in autocommit mode that any thread may use, one at a time."""
+    """A connection in autocommit mode that any thread may use, one at a time. There is one that writes and several that
+    read, so only the one has a large cache."""
+    cache_kib = READER_CACHE_KIB if read_only else WRITER_CACHE_KIB
     uri = f"{path.resolve().as_uri()}?mode={'ro' if read_only else 'rw'}"
     connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=10.0)
     try:
-        connection.execute("PRAGMA cache_size = -65536")
+        connection.execute(f"PRAGMA cache_size = -{cache_kib}")
         connection.execute("PRAGMA temp_store = MEMORY")
     except BaseException:
         connection.close()
